@@ -1,0 +1,283 @@
+"""Molecules with measured properties: tables, built-in sets and MoleculeNet files.
+
+One table holds one kind of task. Rows keep their order and their SMILES as given, so that a row number means
+the same molecule in the table, in a split and in the predictions.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
+from rdkit import RDConfig
+
+from smilex.data.tables import MISSING, column_names, read_table
+from smilex.errors import SmilexError
+
+Kind = Literal["regression", "classification"]
+
+KINDS: tuple[str, ...] = get_args(Kind)
+
+MOLECULENET = (
+    "bace",
+    "bbbp",
+    "clintox",
+    "esol",
+    "freesolv",
+    "hiv",
+    "lipophilicity",
+    "muv",
+    "sider",
+    "tox21",
+    "toxcast",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class PropertyDataset:
+    """Molecules and what was measured of them.
+
+    Parameters
+    ----------
+    name : str
+        Name of the set, or of the file without its suffix.
+    smiles : list of str
+        SMILES as given, in row order; an empty string where the table has none.
+    targets : float64 array of shape (n, tasks)
+        Labels in the units of the table, NaN where missing. Classes are 0 and 1.
+    task_names : list of str
+        Names of the target columns.
+    kind : {"regression", "classification"}
+        What all tasks are. Classification means binary.
+    """
+
+    name: str
+    smiles: list[str]
+    targets: NDArray[np.float64]
+    task_names: list[str]
+    kind: Kind
+
+    def __len__(self) -> int:
+        return len(self.smiles)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) of the SMILES, task names and labels; the same for the same content under any name.
+
+        Examples
+        --------
+        >>> a = load_properties(pd.DataFrame({"smiles": ["C", "CC"], "y": [0.5, 1.5]}))
+        >>> b = load_properties(pd.DataFrame({"smiles": ["C", "CC"], "y": [0.5, 1.6]}))
+        >>> len(a.fingerprint), a.fingerprint == b.fingerprint
+        (64, False)
+        """
+        digest = hashlib.sha256(json.dumps([self.task_names, self.smiles]).encode())
+        # NaN has many bit patterns; one of them stands for all.
+        labels = np.where(np.isnan(self.targets), np.nan, self.targets)
+        digest.update(labels.astype("<f8").tobytes())
+        return digest.hexdigest()
+
+
+def load_properties(
+    dataset: pd.DataFrame | str | os.PathLike[str],
+    *,
+    smiles_column: str | None = None,
+    target: str | Sequence[str] | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
+) -> PropertyDataset:
+    """Read molecules and their measured properties.
+
+    Parameters
+    ----------
+    dataset : DataFrame, path or str
+        A table; a .csv, .tsv or .parquet file (each also .gz); ``"nav17"``, the 1 017 Nav1.7 inhibitors (pIC50,
+        ChEMBL document 2321810) inside RDKit's own package; or a MoleculeNet name such as ``"bbbp"``, read from
+        ``NAME.csv.gz`` in `data_dir`.
+    smiles_column : str, optional
+        Column that holds the SMILES. Default: the one named "smiles", upper or lower case.
+    target : str or sequence of str, optional
+        Target column or columns. Default: every column but the SMILES column.
+    data_dir : path, optional
+        Folder of the MoleculeNet files. Default: the environment variable SMILEX_DATA.
+
+    Returns
+    -------
+    PropertyDataset
+        All rows of the table, in order; SMILES are not parsed here.
+
+    Raises
+    ------
+    SmilexError
+        If the file is missing, empty or unreadable; a column is unknown or is not numeric; labels are infinite, all
+        missing or all the same; or the tasks mix classes with measured values.
+
+    Examples
+    --------
+    >>> data = load_properties("nav17")
+    >>> len(data), data.task_names, data.kind
+    (1017, ['pIC50'], 'regression')
+    >>> table = pd.DataFrame({"SMILES": ["C", "CC", "CCO"], "toxic": [0, 1, None]})
+    >>> load_properties(table).kind
+    'classification'
+    """
+    name, source = _resolve(dataset, data_dir)
+    frame = _nav17() if source is None else source
+    if isinstance(frame, Path):
+        frame = read_table(frame, text_column=smiles_column or "smiles")
+    frame = frame.set_axis([str(column) for column in frame.columns], axis="columns")
+    if frame.empty:
+        raise SmilexError(f"{name!r} has no rows; give at least one molecule with a label")
+    smiles_column = _find_smiles_column(frame, smiles_column)
+    task_names = _find_targets(frame, smiles_column, target)
+    smiles = _strings(frame[smiles_column], smiles_column)
+    targets = np.column_stack([_labels(frame[task], task) for task in task_names])
+    _check_labels(targets, task_names)
+    return PropertyDataset(name, smiles, targets, task_names, _kind(targets, task_names))
+
+
+def _resolve(
+    dataset: pd.DataFrame | str | os.PathLike[str], data_dir: str | os.PathLike[str] | None
+) -> tuple[str, pd.DataFrame | Path | None]:
+    """Return the name and the table or file of a data set; None stands for nav17."""
+    if isinstance(dataset, pd.DataFrame):
+        return "table", dataset
+    if not isinstance(dataset, str | os.PathLike):
+        raise SmilexError(
+            f"dataset is a {type(dataset).__name__}; give a DataFrame, a path or the name of a data set",
+        )
+    if isinstance(dataset, str) and dataset.lower() == "nav17":
+        return "nav17", None
+    if isinstance(dataset, str) and dataset.lower() in MOLECULENET:
+        return dataset.lower(), _moleculenet_file(dataset.lower(), data_dir)
+    path = Path(dataset)
+    if not path.is_file():
+        names = ", ".join(["nav17", *MOLECULENET])
+        raise SmilexError(f"{str(dataset)!r} is neither a file nor the name of a data set; the names are {names}")
+    return path.name.removesuffix(".gz").rpartition(".")[0] or path.name, path
+
+
+def _moleculenet_file(name: str, data_dir: str | os.PathLike[str] | None) -> Path:
+    folder = data_dir or os.environ.get("SMILEX_DATA")
+    way_out = f"put {name}.csv.gz (a column smiles and the task columns) there"
+    if not folder:
+        raise SmilexError(
+            f"MoleculeNet set {name!r} needs a file: set data_dir= or SMILEX_DATA to a folder and {way_out}",
+        )
+    path = Path(folder) / f"{name}.csv.gz"
+    if not path.is_file():
+        raise SmilexError(f"MoleculeNet set {name!r} is not in {str(folder)!r}: {way_out}")
+    return path
+
+
+def _nav17() -> pd.DataFrame:
+    folder = Path(RDConfig.RDContribDir) / "FreeWilson" / "data"
+    try:
+        molecules = pd.read_csv(folder / "CHEMBL2321810.smi", sep=" ", names=["smiles", "Name"])
+        activities = pd.read_csv(folder / "CHEMBL2321810_act.csv")
+    except OSError as error:
+        raise SmilexError(f"this RDKit has no Nav1.7 data ({error}); install rdkit from PyPI or conda-forge") from error
+    table = molecules.merge(activities, on="Name", how="left", validate="one_to_one")
+    return table[["smiles", "Act"]].rename(columns={"Act": "pIC50"})
+
+
+def _find_smiles_column(frame: pd.DataFrame, wanted: str | None) -> str:
+    columns = list(frame.columns)
+    if wanted is not None:
+        found = [column for column in columns if column == wanted]
+        what = f"no column {wanted!r}"
+    else:
+        found = [column for column in columns if column == "smiles"]
+        found = found or [column for column in columns if column.lower() == "smiles"]
+        what = "no smiles column"
+    if len(found) > 1:
+        raise SmilexError(f"several columns could hold the SMILES ({column_names(found)}); name one by smiles_column=")
+    if not found:
+        raise SmilexError(f"{what}; the columns are {column_names(columns)}: name one by smiles_column=")
+    return found[0]
+
+
+def _find_targets(frame: pd.DataFrame, smiles_column: str, target: str | Sequence[str] | None) -> list[str]:
+    columns = [column for column in frame.columns if column != smiles_column]
+    if not columns:
+        raise SmilexError(f"no target column: {smiles_column!r} is the only column; add one with the labels")
+    wanted = columns if target is None else [target] if isinstance(target, str) else list(target)
+    if not wanted:
+        raise SmilexError(f"target is empty; the columns are {column_names(columns)}")
+    for task in wanted:
+        if task not in columns:
+            raise SmilexError(f"no target column {task!r}; the columns are {column_names(columns)}")
+        if columns.count(task) > 1 or wanted.count(task) > 1:
+            raise SmilexError(f"target column {task!r} occurs twice; give each task a name of its own")
+    return wanted
+
+
+def _strings(column: pd.Series, name: str) -> list[str]:
+    """Return a column of SMILES as strings, empty where missing."""
+    values = column.astype(object).where(column.notna(), "").tolist()
+    for row, value in enumerate(values):
+        if not isinstance(value, str):
+            raise SmilexError(
+                f"column {name!r} holds no SMILES (row {row}: {value!r}); name the right one by smiles_column="
+            )
+    return values
+
+
+def _labels(column: pd.Series, name: str) -> NDArray[np.float64]:
+    """Return a column of labels as float64, NaN where missing."""
+    if is_complex_dtype(column.dtype):
+        raise SmilexError(f"target column {name!r} holds complex numbers; give real numbers")
+    if is_numeric_dtype(column.dtype) or is_bool_dtype(column.dtype):
+        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    cells = column.astype(object)
+    absent = cells.isna() | cells.map(lambda cell: isinstance(cell, str) and cell.strip() in MISSING)
+    readable = cells.map(lambda cell: isinstance(cell, str | int | float | np.number | np.bool_))
+    numbers = pd.to_numeric(cells.where(~absent & readable, None), errors="coerce")
+    values = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
+    wrong = np.flatnonzero(np.isnan(values) & ~absent.to_numpy(dtype=bool))
+    if wrong.size:
+        row = int(wrong[0])
+        raise SmilexError(
+            f"target column {name!r} is not numeric (row {row}: {cells.iloc[row]!r}): "
+            "choose the numeric columns with target="
+        )
+    return values
+
+
+def _check_labels(targets: NDArray[np.float64], task_names: Sequence[str]) -> None:
+    """Refuse labels that nothing can be learned from."""
+    if np.isnan(targets).all():
+        raise SmilexError(f"all labels are missing in {column_names(task_names)}; fill in some")
+    for task, values in zip(task_names, targets.T, strict=True):
+        if np.isinf(values).any():
+            row = int(np.flatnonzero(np.isinf(values))[0])
+            raise SmilexError(f"target column {task!r} has an infinite label (row {row}); correct it or leave it empty")
+        present = np.unique(values[~np.isnan(values)])
+        if present.size == 0:
+            raise SmilexError(f"all labels of {task!r} are missing; leave the task out with target=")
+        if present.size == 1:
+            what = "one class only" if present[0] in (0, 1) else "one value only"
+            raise SmilexError(
+                f"target column {task!r} has {what}: every label is {present[0]:g}; "
+                "add molecules with other labels or choose another column with target="
+            )
+
+
+def _kind(targets: NDArray[np.float64], task_names: Sequence[str]) -> Kind:
+    binary = (np.isnan(targets) | (targets == 0) | (targets == 1)).all(axis=0)
+    if binary.all():
+        return "classification"
+    if not binary.any():
+        return "regression"
+    classes = [task for task, is_binary in zip(task_names, binary, strict=True) if is_binary]
+    values = [task for task, is_binary in zip(task_names, binary, strict=True) if not is_binary]
+    raise SmilexError(
+        f"the targets mix classes ({column_names(classes)}) with measured values ({column_names(values)}): "
+        "choose one kind with target="
+    )
