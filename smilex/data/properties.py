@@ -207,6 +207,10 @@ def _find_targets(frame: pd.DataFrame, smiles_column: str, target: str | Sequenc
     columns = [column for column in frame.columns if column != smiles_column]
     if not columns:
         raise SmilexError(f"no target column: {smiles_column!r} is the only column; add one with the labels")
+    nameless = [column for column in columns if column.startswith("Unnamed: ")]
+    if target is None and nameless:
+        # pandas' name for a column without one: often a saved row index, which nobody wants to predict.
+        raise SmilexError(f"column {nameless[0]!r} has no name in the file; choose the columns to learn with target=")
     wanted = columns if target is None else [target] if isinstance(target, str) else list(target)
     if not wanted:
         raise SmilexError(f"target is empty; the columns are {column_names(columns)}")

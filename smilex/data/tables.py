@@ -78,7 +78,9 @@ def read_table(path: str | Path, text_column: str | None = None) -> pd.DataFrame
         if suffix == ".parquet":
             return pd.read_parquet(io.BytesIO(content))
         return _parse_text(content, "\t" if suffix == ".tsv" else ",", text_column)
-    except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.ParserWarning, ArrowException, OSError) as error:
+    except pd.errors.ParserWarning as error:
+        raise SmilexError(f"{str(path)!r} has rows with more cells than its header; give each column a name") from error
+    except (UnicodeDecodeError, pd.errors.ParserError, ArrowException, OSError) as error:
         reason = str(error).strip().splitlines()[0]
         raise SmilexError(f"{str(path)!r} is no proper {suffix[1:]} table: {reason}") from error
 

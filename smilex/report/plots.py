@@ -166,7 +166,7 @@ def plot_roc(
     y_prob : float array of shape (n, tasks)
         Predicted probability of class 1.
     task_names : sequence of str
-        One name a task. Of more than 8 tasks the curves are thin and of one colour, and the legend gives their mean area.
+        One name a task. More than 8 are drawn thin, in one colour, with their mean area.
     path : path
         File to write (.png, .svg or .pdf).
 
