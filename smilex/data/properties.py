@@ -9,6 +9,8 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -157,7 +159,11 @@ def _resolve(
     if isinstance(dataset, str) and dataset.lower() in MOLECULENET:
         return dataset.lower(), _moleculenet_file(dataset.lower(), data_dir)
     path = Path(dataset)
-    if not path.is_file():
+    try:
+        found = path.is_file()
+    except OSError as error:  # no permission, or a name longer than the system takes
+        raise SmilexError(f"cannot read {str(dataset)[:80]!r}: {error.strerror}") from error
+    if not found:
         names = ", ".join(["nav17", *MOLECULENET])
         raise SmilexError(f"{str(dataset)!r} is neither a file nor the name of a data set; the names are {names}")
     return path.name.removesuffix(".gz").rpartition(".")[0] or path.name, path
@@ -241,7 +247,7 @@ def _labels(column: pd.Series, name: str) -> NDArray[np.float64]:
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
     cells = column.astype(object)
     absent = cells.isna() | cells.map(lambda cell: isinstance(cell, str) and cell.strip() in MISSING)
-    readable = cells.map(lambda cell: isinstance(cell, str | int | float | np.number | np.bool_))
+    readable = cells.map(lambda cell: isinstance(cell, str | Real | Decimal | np.bool_))
     numbers = pd.to_numeric(cells.where(~absent & readable, None), errors="coerce")
     values = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
     wrong = np.flatnonzero(np.isnan(values) & ~absent.to_numpy(dtype=bool))

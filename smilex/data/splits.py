@@ -13,8 +13,8 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from smilex.chem import canonicalize, murcko_scaffold
 
+from smilex.chem import canonicalize, murcko_scaffold
 from smilex.errors import InvalidSmilesError, SmilexError
 
 SplitMethod = Literal["scaffold", "random"]

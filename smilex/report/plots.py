@@ -25,6 +25,7 @@ _BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "#8A8A8A"
 _CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8A8A8A")
 _MAX_CURVES = len(_CYCLE)
 _DPI = 200
+_BOX = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 2}
 
 
 def plot_loss(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str]) -> Path:
@@ -190,13 +191,13 @@ def plot_roc(
     figure, axes = _figure(3.8, 3.8)
     axes.plot([0, 1], [0, 1], color=_GREY, linewidth=1, linestyle="--", zorder=0)
     few = len(curves) <= _MAX_CURVES
-    mean = float(np.mean([area for _, area, _, _ in curves]))
     for index, (task, area, false_rate, true_rate) in enumerate(curves):
         style: dict[str, Any] = {"color": _BLUE, "linewidth": 0.6, "alpha": max(0.1, 8 / len(curves))}
         if few:
             style = {"color": _CYCLE[index], "linewidth": 1.4, "label": f"{_short(task)}, AUC {area:.3f}"}
         axes.plot(false_rate, true_rate, **style)
     if not few:
+        mean = np.mean([area for _, area, _, _ in curves])
         axes.plot([], [], color=_BLUE, linewidth=1, label=f"{len(curves)} tasks, mean AUC {mean:.3f}")
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
     axes.set_xlabel("false positive rate")
@@ -204,8 +205,6 @@ def plot_roc(
     axes.legend(loc="lower right", fontsize=7, frameon=False)
     return _save(figure, path)
 
-
-_BOX = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 2}
 
 _Curve = tuple[str, float, NDArray[np.float64], NDArray[np.float64]]
 

@@ -1,4 +1,5 @@
 import dataclasses
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -126,6 +127,8 @@ def test_a_file_gives_what_its_table_gives(tmp_path):
         [True, None, False],
         ["1", " ", "0"],
         ["1.0", "NA", "0"],
+        [Decimal(1), None, Decimal(0)],
+        [np.float32(1), float("nan"), np.int8(0)],
         pd.Categorical([1, None, 0]),
         pd.Categorical(["1", None, "0"]),
         np.array([1, np.nan, 0], dtype=np.float32),
@@ -145,6 +148,7 @@ def test_numpy_booleans_are_classes():
 def test_no_such_file_names_the_data_sets():
     fails("'bbp' is neither a file nor the name of a data set; the names are nav17, bace, bbbp", "bbp")
     fails("neither a file", Path("nav17"))
+    fails("cannot read 'CCC.*: File name too long", "C" * 5000)
     fails("dataset is a list; give a DataFrame, a path or the name", ["C"])
 
 
