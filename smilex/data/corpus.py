@@ -1,0 +1,230 @@
+"""Corpora of unlabelled molecules: cleaned, tokenised once, and kept in a cache on disk."""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import rdkit
+from filelock import FileLock
+from joblib import cpu_count  # type: ignore[import-untyped]
+from joblib.externals.loky import ProcessPoolExecutor  # type: ignore[import-untyped]
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from smilex.data.cleaning import SCHEMA, Cleaned, CleaningReport, Settings, clean_chunk, shorten
+from smilex.data.duplicates import SeenHashes
+from smilex.data.readers import Row
+from smilex.data.sources import Source, open_source
+from smilex.errors import SmilexError
+from smilex.tokenization import SmilesTokenizer
+
+CACHE_VERSION = 1
+"""Raised when cleaning or the layout of the cache changes, so that older entries are built anew."""
+
+CHUNK = 2_000
+"""Rows that a worker cleans at a time: about half a second of work."""
+
+SMALL = 4 * CHUNK
+"""Sources up to this many rows are cleaned in this process: starting others would take longer."""
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Clean, tokenised molecules.
+
+    Attributes
+    ----------
+    dataset : datasets.Dataset
+        One row per molecule, memory-mapped: `smiles` (canonical), `input_ids` (uint16, with [CLS] and [SEP]) and
+        `length` (int32, their number).
+    report : CleaningReport
+        What was removed, how much and why.
+    fingerprint : str
+        Hash of the content, the settings, the vocabulary and the versions of RDKit and of the cache.
+    path : Path
+        The directory of the cache that holds it.
+    """
+
+    dataset: datasets.Dataset
+    report: CleaningReport
+    fingerprint: str
+    path: Path
+
+
+def load_corpus(
+    source: Any,  # noqa: ANN401 (a path, a name, a dataset or an iterable)
+    *,
+    smiles_column: str | None = None,
+    neutralize: bool = False,
+    max_length: int = 512,
+    num_workers: int | None = None,
+    cache_dir: str | Path | None = None,
+    progress: bool = True,
+) -> Corpus:
+    """Read, clean and tokenise unlabelled molecules, or take them from the cache if that was done before.
+
+    Each row is parsed, reduced to its largest fragment and written as canonical SMILES. Rows that are no molecule,
+    repeat an earlier one or are too long are removed, and the report says how many and why. The order of the rest
+    stays, whatever the number of workers. Memory does not grow with the source, except by eight bytes a molecule.
+
+    Parameters
+    ----------
+    source : str, Path, datasets.Dataset or iterable of str
+        A file (.smi, .txt, .csv, .tsv, .parquet, .sdf, each also .gz), a built-in name (``"nci5k"``, ``"moses"``),
+        a dataset, or SMILES.
+    smiles_column : str, optional
+        The column with the SMILES, where it is not called `smiles` or the like.
+    neutralize : bool
+        Remove charges where that is possible.
+    max_length : int
+        Longest molecule to keep, in tokens with [CLS] and [SEP].
+    num_workers : int, optional
+        Processes; by default one per core. Small sources are cleaned in this process all the same.
+    cache_dir : path, optional
+        By default ``$SMILEX_CACHE``, or ``~/.cache/smilex``.
+    progress : bool
+        Show a progress bar on stderr.
+
+    Returns
+    -------
+    Corpus
+
+    Raises
+    ------
+    SmilexError
+        There is no such source; no row of it is a molecule; or the cache cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> smiles = ["OCC", "CCO", "C1CC", "[Na+].[Cl-].c1ccccc1"]
+    >>> corpus = load_corpus(smiles, cache_dir=tempfile.mkdtemp(), progress=False)
+    >>> corpus.dataset["smiles"][:]
+    ['CCO', 'c1ccccc1']
+    >>> corpus.report.removed
+    {'duplicate': 1, 'invalid SMILES': 1}
+    """
+    opened = open_source(source, smiles_column)
+    settings = Settings(neutralize, max_length, SmilesTokenizer().backend_tokenizer.to_str())
+    key = json.dumps([CACHE_VERSION, rdkit.__version__, opened.digest, *settings])
+    fingerprint = hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
+    cache = Path(cache_dir or os.environ.get("SMILEX_CACHE") or "~/.cache/smilex").expanduser()
+    path = cache / "corpora" / fingerprint
+    with _cache_errors(cache):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # The lock goes when its holder dies, so whoever holds it may clear what an earlier holder left unfinished.
+        with FileLock(path.with_suffix(".lock")):
+            if not path.exists():
+                partial = path.with_suffix(".partial")
+                shutil.rmtree(partial, ignore_errors=True)
+                partial.mkdir()
+                try:
+                    _build(partial, opened, settings, num_workers or cpu_count(), progress=progress)
+                    partial.rename(path)
+                finally:
+                    shutil.rmtree(partial, ignore_errors=True)
+    return _open(path)
+
+
+def _open(path: Path) -> Corpus:
+    try:
+        report = CleaningReport.from_dict(json.loads((path / "report.json").read_text(encoding="utf-8")))
+        dataset = datasets.Dataset.from_file(str(path / "data.arrow"))
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        raise SmilexError(f"{path} in the cache is damaged ({error}): delete it and try again") from error
+    return Corpus(dataset, report, path.name, path)
+
+
+def _build(folder: Path, source: Source, settings: Settings, num_workers: int, *, progress: bool) -> None:
+    report = CleaningReport()
+    seen = SeenHashes()
+    with (
+        pa.OSFile(str(folder / "data.arrow"), "wb") as file,
+        pa.ipc.new_stream(file, SCHEMA) as writer,
+        _bar(source, show=progress) as bar,
+    ):
+        for cleaned in _clean(source.rows(), settings, num_workers):
+            writer.write_batch(_drop_duplicates(cleaned, seen))
+            report.add(cleaned.report)
+            bar.update(bar.task_ids[0], completed=report.read)
+    _require_molecules(report, source)
+    (folder / "report.json").write_text(json.dumps(report.to_dict(), indent=1), encoding="utf-8")
+
+
+def _clean(rows: Iterator[Row], settings: Settings, num_workers: int) -> Iterator[Cleaned]:
+    """Clean chunks of rows, in order, with a bounded number of them in flight."""
+    first = list(islice(rows, SMALL + 1))
+    chunks = _chunks(chain(first, rows))
+    if len(first) <= SMALL or num_workers == 1:
+        yield from (clean_chunk(start, chunk, settings) for start, chunk in chunks)
+        return
+    # loky's processes, unlike those of multiprocessing, neither fork one that has threads nor run the user's script.
+    with ProcessPoolExecutor(num_workers) as pool:
+        pending: deque[Any] = deque()
+        for start, chunk in chunks:
+            pending.append(pool.submit(clean_chunk, start, chunk, settings))
+            if len(pending) > 2 * num_workers:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+
+
+def _chunks(rows: Iterator[Row]) -> Iterator[tuple[int, list[Row]]]:
+    start = 0
+    while chunk := list(islice(rows, CHUNK)):
+        yield start, chunk
+        start += len(chunk)
+
+
+def _drop_duplicates(cleaned: Cleaned, seen: SeenHashes) -> pa.RecordBatch:
+    new = seen.add(cleaned.hashes)
+    repeated = [row for row, is_new in zip(cleaned.originals, new, strict=True) if not is_new]
+    if repeated:
+        cleaned.report.remove("duplicate", repeated)
+        cleaned.report.kept -= len(repeated)
+    return cleaned.batch.filter(pa.array(new))
+
+
+def _require_molecules(report: CleaningReport, source: Source) -> None:
+    if report.kept:
+        return
+    if not report.read:
+        raise SmilexError(f"{source.name} is empty: a corpus needs at least one molecule")
+    examples = [(row, reason) for reason, rows in report.examples.items() for row in rows]
+    shown = "; ".join(f"row {r.row}: {shorten(r.smiles)} ({reason}, {r.detail})" for r, reason in examples[:3])
+    raise SmilexError(f"{source.name}: none of {report.read} rows is a molecule that can be used, for example {shown}")
+
+
+def _bar(source: Source, *, show: bool) -> Progress:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    bar = Progress(*columns, console=Console(stderr=True), disable=not show)
+    bar.add_task("cleaning molecules", total=source.total)
+    return bar
+
+
+@contextmanager
+def _cache_errors(cache: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        way_out = "name another place with cache_dir or SMILEX_CACHE"
+        if error.errno == errno.ENOSPC:
+            raise SmilexError(f"no space left for the cache in {cache}: free some, or {way_out}") from error
+        raise SmilexError(f"cannot write the cache in {cache} ({error.strerror or error}): {way_out}") from error

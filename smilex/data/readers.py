@@ -1,0 +1,180 @@
+"""Readers of molecule files: one row at a time, whatever the size of the file.
+
+Each reader takes an open binary file and yields its rows in order. A row that the format itself cannot deliver (a
+header, a damaged record) is yielded as `Unreadable`, so that it is counted and reported like every other removed row.
+"""
+
+import csv
+import io
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, BinaryIO, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rdkit import Chem, rdBase
+
+from smilex.errors import SmilexError
+
+COLUMN_NAMES = ("smiles", "canonical_smiles", "isomeric_smiles", "smi", "mol")
+"""Names, in any case, under which a column (or the first line of a .smi file) is known to hold SMILES."""
+
+
+class Unreadable(NamedTuple):
+    """A row of a file that holds no SMILES to look at, and why."""
+
+    text: str
+    reason: str
+    detail: str
+
+
+Row = str | Unreadable
+
+
+def as_row(value: Any) -> Row:  # noqa: ANN401 (whatever stands where a SMILES should)
+    """Return a string as it is, and anything else (None, a number, a molecule) as `Unreadable`.
+
+    Examples
+    --------
+    >>> as_row(None)
+    Unreadable(text='', reason='not a string', detail='NoneType')
+    """
+    return value if isinstance(value, str) else Unreadable("", "not a string", type(value).__name__)
+
+
+def read_lines(file: BinaryIO, smiles_column: str | None = None) -> Iterator[Row]:
+    r"""Yield the first field of each line of a .smi or .txt file; the rest of a line is a name.
+
+    Row i is line i of the file, counted from 0; blank lines and a header are rows too.
+
+    Examples
+    --------
+    >>> list(read_lines(io.BytesIO(b"CCO ethanol\n\nO\twater\n")))
+    ['CCO', '', 'O']
+    """
+    if smiles_column is not None:
+        raise SmilexError("smiles_column: a .smi or .txt file has no named columns; leave it out or convert to .csv")
+    may_be_header = True
+    for line in _text(file):
+        first, *_ = line.split(maxsplit=1) or [""]
+        if may_be_header and first.lower() in COLUMN_NAMES:
+            yield Unreadable(line.strip(), "header line", "names the columns")
+        else:
+            yield first
+        may_be_header = may_be_header and not first
+
+
+def read_table(file: BinaryIO, smiles_column: str | None = None, delimiter: str = ",") -> Iterator[Row]:
+    r"""Yield the SMILES column of a .csv or .tsv file.
+
+    Examples
+    --------
+    >>> list(read_table(io.BytesIO(b"name,SMILES\nethanol,CCO\nwater,O\n")))
+    ['CCO', 'O']
+    """
+    lines = csv.reader(_text(file), delimiter=delimiter)
+    try:
+        header = next(lines, None)
+        if header is None:
+            return
+        column = header.index(pick_column(header, smiles_column))
+        for fields in lines:
+            yield fields[column] if column < len(fields) else ""
+    except csv.Error as error:
+        raise SmilexError(f"line {lines.line_num}: {error}; look for a quotation mark that is never closed") from error
+
+
+def read_parquet(file: BinaryIO, smiles_column: str | None = None) -> Iterator[Row]:
+    """Yield the SMILES column of a .parquet file, batch by batch."""
+    with tempfile.TemporaryFile() as plain:
+        if not isinstance(
+            file, io.BufferedReader
+        ):  # gzip: Parquet jumps about in its file, which only a plain one does fast
+            shutil.copyfileobj(file, plain)
+            file = plain
+        try:
+            table = pq.ParquetFile(file)
+            column = pick_column(table.schema_arrow.names, smiles_column)
+            for batch in table.iter_batches(columns=[column]):
+                yield from arrow_strings(batch.column(0))
+        except pa.ArrowInvalid as error:
+            raise SmilexError(f"no readable Parquet file: {str(error).splitlines()[0]}") from error
+
+
+def arrow_strings(column: pa.Array) -> list[Row]:
+    """Rows of an Arrow column; bytes that are not UTF-8 become surrogates instead of an error."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        column = column.cast(pa.large_binary())
+    return [as_row(v.decode("utf-8", "surrogateescape") if isinstance(v, bytes) else v) for v in column.to_pylist()]
+
+
+def read_sdf(file: BinaryIO, smiles_column: str | None = None) -> Iterator[Row]:
+    """Yield the SMILES of each record of a .sdf file."""
+    if smiles_column is not None:
+        raise SmilexError("smiles_column: an .sdf file has structures, not columns; leave it out")
+    with rdBase.BlockLogs():
+        records = Chem.ForwardSDMolSupplier(file)
+    while True:
+        with rdBase.BlockLogs():
+            try:
+                mol = next(records)
+            except StopIteration:
+                return
+            row = Unreadable("", "unreadable record", "RDKit cannot read it") if mol is None else Chem.MolToSmiles(mol)
+        yield row
+
+
+def pick_column(columns: Iterable[str], smiles_column: str | None) -> str:
+    """Return the name of the column that holds SMILES.
+
+    Raises
+    ------
+    SmilexError
+        The column asked for is not there; or none was asked for and none, or more than one, has a fitting name.
+
+    Examples
+    --------
+    >>> pick_column(["id", "SMILES"], None)
+    'SMILES'
+    """
+    columns = list(columns)
+    there = f"the columns are: {', '.join(map(repr, columns))}"
+    if smiles_column is not None:
+        if smiles_column not in columns:
+            raise SmilexError(f"no column is called {smiles_column!r} (smiles_column); {there}")
+        return smiles_column
+    exact = [c for c in columns if c.strip().lower() == COLUMN_NAMES[0]]
+    fitting = exact or [c for c in columns if c.strip().lower() in COLUMN_NAMES]
+    if len(fitting) != 1:
+        found = "several columns may hold" if fitting else "no column is known to hold"
+        raise SmilexError(f"{found} SMILES: name one with smiles_column; {there}")
+    return fitting[0]
+
+
+def _text(file: BinaryIO) -> io.TextIOWrapper:
+    # Surrogates carry bytes that are not UTF-8 through to the cleaning, which removes the row and says why.
+    return io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline=None)
+
+
+def _read_tsv(file: BinaryIO, smiles_column: str | None = None) -> Iterator[Row]:
+    return read_table(file, smiles_column, delimiter="\t")
+
+
+class Format(NamedTuple):
+    """How to read one kind of file, and the bytes that stand once in each of its rows (for the progress bar)."""
+
+    read: Callable[[BinaryIO, str | None], Iterator[Row]]
+    row_mark: bytes | None
+
+
+FORMATS = {
+    ".smi": Format(read_lines, b"\n"),
+    ".txt": Format(read_lines, b"\n"),
+    ".csv": Format(read_table, b"\n"),
+    ".tsv": Format(_read_tsv, b"\n"),
+    ".parquet": Format(read_parquet, None),
+    ".sdf": Format(read_sdf, b"$$$$"),
+}
