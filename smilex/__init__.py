@@ -1,0 +1,57 @@
+"""smilex: transformer encoders of molecules written as SMILES.
+
+The names below are imported when they are first used, so that ``import smilex`` stays light.
+"""
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from smilex.chem import align_tokens
+    from smilex.embedding import embed
+    from smilex.errors import InvalidSmilesError, SmilexError
+    from smilex.filling import fill_mask
+    from smilex.finetuning import finetune
+    from smilex.prediction import predict
+    from smilex.pretraining import pretrain
+    from smilex.tokenization import SmilesTokenizer
+
+try:
+    __version__ = version("smilex")
+except PackageNotFoundError:  # a source tree that was never installed
+    __version__ = "0+unknown"
+
+_HOMES = {
+    "InvalidSmilesError": "smilex.errors",
+    "SmilesTokenizer": "smilex.tokenization",
+    "SmilexError": "smilex.errors",
+    "align_tokens": "smilex.tokenization",
+    "embed": "smilex.embedding",
+    "fill_mask": "smilex.filling",
+    "finetune": "smilex.finetuning",
+    "predict": "smilex.prediction",
+    "pretrain": "smilex.pretraining",
+}
+
+__all__ = [
+    "InvalidSmilesError",
+    "SmilesTokenizer",
+    "SmilexError",
+    "align_tokens",
+    "embed",
+    "fill_mask",
+    "finetune",
+    "predict",
+    "pretrain",
+]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 (any public name)
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'smilex' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

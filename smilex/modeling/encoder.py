@@ -1,0 +1,195 @@
+"""The ExLM encoder: a pre-LayerNorm transformer over expanded states with 2D rotary positions (arXiv 2501.13397).
+
+Shapes: B molecules, L tokens, N expanded positions, H heads of width d_h, d = H · d_h.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import PreTrainedModel
+from transformers.utils import ModelOutput
+
+from smilex.modeling.config import ExLMConfig
+from smilex.modeling.rope import rope_2d_tables, rotate
+from smilex.modeling.states import expand_states
+
+_UNSET: Any = None  # ModelOutput asks for a default of every field; the models fill them
+
+
+@dataclass
+class ExLMModelOutput(ModelOutput):
+    """What the encoder says of each expanded position.
+
+    Parameters
+    ----------
+    last_hidden_state : Tensor, shape (B, N, d)
+        Final vectors. Position 0 is the first state of [CLS].
+    input_ids : Tensor, int64, shape (B, N)
+        Expanded token ids.
+    token_position, state_index : Tensor, int64, shape (B, N)
+        Index of the token before the expansion, and 1 … k for its states, 0 for an ordinary token.
+    attention_mask : Tensor, bool, shape (B, N)
+        False at padding.
+    hidden_states : tuple of Tensor, each (B, N, d), optional
+        The embedding and the output of every layer, when asked for.
+    """
+
+    last_hidden_state: Tensor = _UNSET
+    input_ids: Tensor = _UNSET
+    token_position: Tensor = _UNSET
+    state_index: Tensor = _UNSET
+    attention_mask: Tensor = _UNSET
+    hidden_states: tuple[Tensor, ...] | None = None
+
+    def pool(self, pooling: str) -> Tensor:
+        """One vector a molecule, shape (B, d).
+
+        "cls" takes the first state of [CLS]; "mean" averages over the ordinary tokens, without the states.
+        """
+        if pooling == "cls":
+            return self.last_hidden_state[:, 0]
+        ordinary = (self.attention_mask & (self.state_index == 0)).unsqueeze(-1).to(self.last_hidden_state.dtype)
+        return (self.last_hidden_state * ordinary).sum(1) / ordinary.sum(1).clamp_min(1.0)
+
+
+class ExLMAttention(nn.Module):
+    """Multi-head self-attention; queries and keys are turned by their 2D positions."""
+
+    def __init__(self, config: ExLMConfig) -> None:
+        super().__init__()
+        self.num_heads = config.num_attention_heads
+        self.dropout = config.attention_probs_dropout_prob
+        self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size)
+        self.output = nn.Linear(config.hidden_size, config.hidden_size)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
+        """Attend from every position to every valid one; x and result (B, N, d)."""
+        batch, length, _ = x.shape
+        qkv = self.qkv(x).view(batch, length, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)  # (3, B, H, N, d_h)
+        query, key, value = rotate(qkv[0], cos, sin), rotate(qkv[1], cos, sin), qkv[2]
+        dropout = self.dropout if self.training else 0.0
+        context = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+        return self.output(context.transpose(1, 2).flatten(2))
+
+
+class ExLMLayer(nn.Module):
+    """Pre-LayerNorm transformer layer: attention, then feed-forward, each added to its input."""
+
+    def __init__(self, config: ExLMConfig) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
+        self.attention = ExLMAttention(config)
+        self.feed_forward_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
+        self.feed_forward = nn.Sequential(
+            nn.Linear(config.hidden_size, config.intermediate_size),
+            nn.GELU(),
+            nn.Linear(config.intermediate_size, config.hidden_size),
+        )
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the next hidden states, (B, N, d)."""
+        x = x + self.dropout(self.attention(self.attention_norm(x), cos, sin, mask))
+        return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+
+
+class ExLMPreTrainedModel(PreTrainedModel):
+    """What every ExLM model shares: configuration class, weight names, initial weights N(0, 0.02)."""
+
+    config_class = ExLMConfig
+    base_model_prefix = "exlm"
+    _no_split_modules = ["ExLMLayer"]  # noqa: RUF012 (the base class declares it so)
+    _supports_sdpa = True
+
+
+class ExLMModel(ExLMPreTrainedModel):
+    """The encoder: token ids in, a vector for every expanded position out.
+
+    [CLS], [SEP] and every [MASK] are expanded into k states; other tokens stay single.
+
+    Parameters
+    ----------
+    config : ExLMConfig
+        Sizes and settings.
+
+    Notes
+    -----
+    Zheng et al., "ExLM: Rethinking the impact of [MASK] tokens in masked language models", ICML 2025,
+    arXiv 2501.13397.
+
+    Examples
+    --------
+    >>> model = ExLMModel(ExLMConfig.from_preset("tiny")).eval()
+    >>> output = model(torch.tensor([[2, 20, 21, 3]]))  # [CLS], two tokens, [SEP]; k = 4
+    >>> output.last_hidden_state.shape, output.pool("cls").shape
+    (torch.Size([1, 10, 128]), torch.Size([1, 128]))
+    """
+
+    def __init__(self, config: ExLMConfig) -> None:
+        super().__init__(config)
+        self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id)
+        self.embedding_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
+        self.embedding_dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.layers = nn.ModuleList(ExLMLayer(config) for _ in range(config.num_hidden_layers))
+        self.final_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """Return the token embedding."""
+        return self.word_embeddings
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        *,
+        output_hidden_states: bool = False,
+        **_: object,
+    ) -> ExLMModelOutput:
+        """Encode a batch.
+
+        Parameters
+        ----------
+        input_ids : Tensor, int64, shape (B, L)
+            Token ids from `smilex.SmilesTokenizer`, padded with [PAD].
+        attention_mask : Tensor, shape (B, L), optional
+            0 at padding; derived from the ids when not given.
+        output_hidden_states : bool, default False
+            Also return the vectors below every layer and at the end.
+
+        Returns
+        -------
+        ExLMModelOutput
+        """
+        config = self.config
+        if attention_mask is not None:
+            input_ids = input_ids.masked_fill(attention_mask == 0, config.pad_token_id)
+        special = torch.tensor(
+            [config.cls_token_id, config.sep_token_id, config.mask_token_id], device=input_ids.device
+        )
+        expanded = expand_states(
+            input_ids, torch.isin(input_ids, special), config.num_states, pad_id=config.pad_token_id
+        )
+        head_width = config.hidden_size // config.num_attention_heads
+        x = self.embedding_dropout(self.embedding_norm(self.word_embeddings(expanded.input_ids)))
+        cos, sin = rope_2d_tables(
+            expanded.token_position, expanded.state_index, head_width, config.rope_base, dtype=x.dtype
+        )
+        # Batches of one length have no padding, and attention without a mask is faster.
+        mask = None if bool(expanded.attention_mask.all()) else expanded.attention_mask[:, None, None, :]
+        hidden_states = [x]
+        for layer in self.layers:
+            x = layer(x, cos, sin, mask)
+            if output_hidden_states:
+                hidden_states.append(x)
+        return ExLMModelOutput(
+            last_hidden_state=self.final_norm(x),
+            input_ids=expanded.input_ids,
+            token_position=expanded.token_position,
+            state_index=expanded.state_index,
+            attention_mask=expanded.attention_mask,
+            hidden_states=tuple(hidden_states) if output_hidden_states else None,
+        )
