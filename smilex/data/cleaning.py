@@ -133,7 +133,7 @@ class RemovalError(Exception):
     """Says why one row is removed."""
 
     def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(reason, detail)
+        super().__init__(f"{reason}: {detail}")
         self.reason = reason
         self.detail = detail
 
@@ -178,20 +178,39 @@ def clean_row(row: Row, *, neutralize: bool = False) -> str:
     """
     if not isinstance(row, str):
         raise RemovalError(row.reason, row.detail)
-    text = row.strip()
+    return Chem.MolToSmiles(chem.standardize(parse_text(row), neutralize=neutralize))
+
+
+def parse_text(text: str) -> Chem.Mol:
+    """Parse any string, also one that must not reach RDKit.
+
+    Raises
+    ------
+    RemovalError
+        The string is blank, has characters that no SMILES has, is too long for RDKit, or is not accepted by it.
+
+    Examples
+    --------
+    >>> parse_text("CCO").GetNumAtoms()
+    3
+    >>> parse_text("CC\N{EN DASH}O")
+    Traceback (most recent call last):
+    smilex.data.cleaning.RemovalError: non-ASCII character: U+2013 at character 2
+    """
+    text = text.strip()
     if not text:
-        raise RemovalError("empty", "no SMILES in this row")
+        raise RemovalError("empty", "there is no SMILES")
     if not (text.isascii() and text.isprintable()):
         raise _unfit_character(text)
     if len(text) > MAX_CHARACTERS:
         raise RemovalError("too long", f"{len(text)} characters, the limit is {MAX_CHARACTERS}")
     try:
-        mol = chem.standardize(chem.parse(text), neutralize=neutralize)
+        mol = chem.parse(text)
     except InvalidSmilesError as error:
         raise RemovalError("invalid SMILES", error.reason) from error
     if mol.GetNumAtoms() == 0:
-        raise RemovalError("empty", "a molecule without atoms")
-    return Chem.MolToSmiles(mol)
+        raise RemovalError("empty", "there are no atoms")
+    return mol
 
 
 def shorten(text: str, limit: int = 60) -> str:

@@ -1,0 +1,141 @@
+"""The molecules that a user hands in, as token ids: one row per molecule, whether it is valid or not."""
+
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from rdkit import Chem
+
+from smilex.data.cleaning import RemovalError, parse_text, shorten
+from smilex.errors import SmilexError
+
+if TYPE_CHECKING:
+    from smilex.tokenization import SmilesTokenizer
+
+SHOWN = 5
+"""How many invalid rows a report names."""
+
+
+class InvalidMoleculeWarning(UserWarning):
+    """Some rows hold no molecule that can be used; their results are NaN."""
+
+
+class InvalidRow(NamedTuple):
+    """A row without a usable molecule: its position in the input (from 0), what stood there, and what is wrong."""
+
+    index: int  # type: ignore[assignment]  # hides tuple.index, which a row does not need
+    smiles: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class EncodedRows:
+    """Molecules as token ids.
+
+    Attributes
+    ----------
+    input_ids : list of (list of int, or None)
+        For each row of the input its token ids with [CLS] and [SEP]; None where the row is invalid.
+    invalid : list of InvalidRow
+        The rows that are None, in order.
+    """
+
+    input_ids: list[list[int] | None]
+    invalid: list[InvalidRow]
+
+
+def encode_rows(
+    smiles: Iterable[str | Chem.Mol],
+    tokenizer: "SmilesTokenizer",
+    *,
+    max_length: int,
+    canonical: bool = True,
+    errors: Literal["report", "raise"] = "report",
+) -> EncodedRows:
+    """Turn molecules into token ids, row by row.
+
+    Parameters
+    ----------
+    smiles : iterable of str or rdkit.Chem.Mol
+        The molecules.
+    tokenizer : SmilesTokenizer
+        Turns SMILES into ids.
+    max_length : int
+        Most tokens that the model takes, with [CLS] and [SEP]; longer molecules are invalid.
+    canonical : bool
+        Encode the canonical SMILES, as in pretraining; otherwise the string as it is written.
+    errors : {"report", "raise"}
+        Whether an invalid molecule becomes a line of the report or an error.
+
+    Raises
+    ------
+    SmilexError
+        `smiles` is a single string or molecule; or, with ``errors="raise"``, a row is invalid.
+
+    Examples
+    --------
+    >>> from smilex import SmilesTokenizer
+    >>> rows = encode_rows(["OCC", "C1CC"], SmilesTokenizer(), max_length=512)
+    >>> [ids and len(ids) for ids in rows.input_ids]
+    [5, None]
+    >>> rows.invalid[0].index, rows.invalid[0].smiles
+    (1, 'C1CC')
+    """
+    if isinstance(smiles, str | Chem.Mol):
+        raise SmilexError("one molecule in place of many: pass a list, for example ['CCO']")
+    if errors not in ("report", "raise"):
+        raise SmilexError(f"errors is 'report' or 'raise', not {errors!r}")
+    encoded: list[list[int] | None] = []
+    invalid: list[InvalidRow] = []
+    for index, item in enumerate(smiles):
+        text = Chem.MolToSmiles(item) if isinstance(item, Chem.Mol) else item
+        try:
+            encoded.append(_encode(text, tokenizer, max_length, canonical=canonical))
+        except RemovalError as error:
+            row = InvalidRow(index, str(text), str(error))
+            if errors == "raise":
+                raise SmilexError(f"row {index}: {shorten(row.smiles)} cannot be used: {row.reason}") from error
+            encoded.append(None)
+            invalid.append(row)
+    return EncodedRows(encoded, invalid)
+
+
+def describe_invalid(invalid: Sequence[InvalidRow], total: int) -> str:
+    """Return a short report of invalid rows: the first five, and how many more there are.
+
+    Examples
+    --------
+    >>> print(describe_invalid([InvalidRow(1, "C1CC", "invalid SMILES: unclosed ring")], total=2))
+    1 of 2 rows holds no molecule that can be used:
+      row 1: 'C1CC' (invalid SMILES: unclosed ring)
+    """
+    verb = "holds" if len(invalid) == 1 else "hold"
+    lines = [f"{len(invalid)} of {total} rows {verb} no molecule that can be used:"]
+    lines += [f"  row {row.index}: {shorten(row.smiles)} ({row.reason})" for row in invalid[:SHOWN]]
+    if len(invalid) > SHOWN:
+        lines.append(f"  and {len(invalid) - SHOWN} more")
+    return "\n".join(lines)
+
+
+def warn_invalid(invalid: Sequence[InvalidRow], total: int, *, stacklevel: int = 3) -> None:
+    """Warn of invalid rows, if there are any.
+
+    `stacklevel` counts as for `warnings.warn`: 3 points at the code that called the function that calls this one.
+    """
+    if invalid:
+        warnings.warn(describe_invalid(invalid, total), InvalidMoleculeWarning, stacklevel=stacklevel)
+
+
+def _encode(text: object, tokenizer: "SmilesTokenizer", max_length: int, *, canonical: bool) -> list[int]:
+    if not isinstance(text, str):
+        raise RemovalError(
+            "not a molecule", f"{type(text).__name__} where a SMILES string or an RDKit molecule should be"
+        )
+    mol = parse_text(text)
+    ids: list[int] = tokenizer(Chem.MolToSmiles(mol) if canonical else text.strip(), verbose=False)["input_ids"]
+    if len(ids) > max_length:
+        raise RemovalError("too long", f"{len(ids)} tokens with [CLS] and [SEP], the limit is {max_length}")
+    if tokenizer.unk_token_id in ids:
+        raise RemovalError("not SMILES alone", "RDKit reads more into the string than a SMILES; leave names out")
+    return ids
