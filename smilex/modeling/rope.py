@@ -1,4 +1,4 @@
-"""2D rotary positions: half of each head turns with the token's position, half with its state (ExLM, arXiv 2501.13397)."""
+"""2D rotary positions (ExLM, arXiv 2501.13397): half of each head turns with the token, half with the state."""
 
 import torch
 from torch import Tensor

@@ -1,0 +1,114 @@
+"""Loading what smilex saved, with errors that say what is wrong with a directory."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from packaging.version import InvalidVersion, Version
+from safetensors import SafetensorError
+from transformers.utils import logging
+
+import smilex
+from smilex.errors import SmilexError
+from smilex.modeling.config import ExLMConfig
+from smilex.modeling.encoder import ExLMPreTrainedModel
+
+Model = TypeVar("Model", bound=ExLMPreTrainedModel)
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Keep the messages and progress bars of transformers off the terminal."""
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def load_config(directory: str | Path) -> ExLMConfig:
+    """Read the configuration of a saved model.
+
+    Parameters
+    ----------
+    directory : str or Path
+        Where `smilex.pretrain` or `save_pretrained` wrote a model.
+
+    Raises
+    ------
+    SmilexError
+        If there is no such directory, it holds no ExLM model, or a newer version of smilex wrote it.
+    """
+    path = Path(directory)
+    if not path.is_dir():
+        raise SmilexError(f"no model at {path}: there is no such directory")
+    try:
+        content = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SmilexError(f"{path} is not a model directory: it has no config.json") from None
+    except (OSError, ValueError) as error:
+        raise SmilexError(f"cannot read {path / 'config.json'}: {error}") from error
+    kind = content.get("model_type") if isinstance(content, dict) else None
+    if kind != ExLMConfig.model_type:
+        raise SmilexError(f"{path} holds a model of type {kind!r}, not {ExLMConfig.model_type!r}: smilex did not write it")
+    _check_version(path, str(content.get("smilex_version", "0")))
+    with quiet_transformers():
+        return ExLMConfig.from_pretrained(path)
+
+
+def _check_version(path: Path, written_by: str) -> None:
+    try:
+        newer = Version(written_by) > Version(smilex.__version__)
+    except InvalidVersion:
+        raise SmilexError(f"{path} was written by smilex {written_by!r}, which is no version") from None
+    if newer:
+        raise SmilexError(
+            f"{path} was written by smilex {written_by}, this is {smilex.__version__}: pip install --upgrade smilex"
+        )
+
+
+def load_model(
+    model_class: type[Model], directory: str | Path, *, config: ExLMConfig | None = None, new_heads: bool = False
+) -> Model:
+    """Load a model in eval mode.
+
+    Parameters
+    ----------
+    model_class : type
+        The class to load the weights into.
+    directory : str or Path
+        Where the model was saved.
+    config : ExLMConfig, optional
+        Configuration to use instead of the saved one; weights whose shape it changes start anew.
+    new_heads : bool, default False
+        Whether weights that are not in the directory may start anew.
+
+    Raises
+    ------
+    SmilexError
+        If the directory is no such model, or lacks weights that `model_class` needs.
+    """
+    saved = load_config(directory)
+    try:
+        with quiet_transformers():
+            model, found = model_class.from_pretrained(
+                directory,
+                config=config or saved,
+                ignore_mismatched_sizes=config is not None,
+                output_loading_info=True,
+                local_files_only=True,
+            )
+    except (OSError, RuntimeError, SafetensorError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise SmilexError(f"cannot load the weights in {directory}: {reason}") from error
+    if found["missing_keys"] and not new_heads:
+        raise SmilexError(
+            f"{directory} was not saved as {model_class.__name__}: it lacks {', '.join(sorted(found['missing_keys'])[:3])}"
+        )
+    return model.eval()

@@ -1,0 +1,317 @@
+"""Pretraining an encoder on unlabelled molecules."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.optim.lr_scheduler import LambdaLR
+from torch.utils.data import DataLoader, Dataset
+from transformers import PrinterCallback, Trainer, TrainingArguments, set_seed
+
+from smilex.budget import Budget, BudgetCallback, learning_rate_factor
+from smilex.data.batching import LengthBatches
+from smilex.data.corpus import Corpus, load_corpus
+from smilex.errors import SmilexError
+from smilex.modeling import ExLMConfig
+from smilex.modeling.encoder import ExLMPreTrainedModel
+from smilex.modeling.loading import load_config, load_model, quiet_transformers
+from smilex.objectives import Objective, get_objective
+from smilex.objectives.base import Batch
+from smilex.report.plots import plot_loss
+from smilex.report.progress import ProgressBar
+from smilex.runs import Run, versions
+from smilex.tokenization import SmilesTokenizer
+
+HELD_OUT_SHARE = 0.05
+HELD_OUT_AT_MOST = 1000
+"""Held-out molecules: enough for two digits of accuracy, few enough to look at often."""
+
+
+@dataclass(frozen=True)
+class PretrainResult:
+    """What a pretraining run made.
+
+    Parameters
+    ----------
+    output_dir : Path
+        The run directory; it loads as a model wherever smilex takes an ``encoder``.
+    metrics : dict
+        Figures on the held-out molecules at the end.
+    report : dict
+        Content of report.json: settings, versions, corpus, steps, seconds and the figures.
+    """
+
+    output_dir: Path
+    metrics: dict[str, float]
+    report: dict[str, Any]
+
+
+def pretrain(
+    corpus: Any,
+    output_dir: str | Path,
+    objective: str = "exlm",
+    model: str | ExLMConfig | None = None,
+    *,
+    encoder: str | Path | None = None,
+    max_steps: int | None = None,
+    minutes: float | None = None,
+    epochs: float | None = None,
+    tokens_per_batch: int = 4096,
+    learning_rate: float = 5e-4,
+    mask_ratio: float = 0.15,
+    seed: int = 0,
+    checkpoint_steps: int = 200,
+    resume: bool = False,
+    progress: bool = True,
+) -> PretrainResult:
+    """Train an encoder on unlabelled molecules.
+
+    Parameters
+    ----------
+    corpus : path, str, list of str, iterable of str or datasets.Dataset
+        Molecules: a file (.smi, .txt, .csv, .tsv, .parquet, .sdf, each also .gz), SMILES, or a built-in name ("nci5k",
+        "moses"). They are cleaned and tokenised once, see `smilex.data.corpus.load_corpus`.
+    output_dir : str or Path
+        Run directory to make: config.json, model.safetensors, the tokenizer, metrics.jsonl, report.json, loss.png.
+    objective : {"exlm", "mlm"}, default "exlm"
+        What to train on.
+    model : str or ExLMConfig, optional
+        Size of a new encoder: "tiny" (4 layers of 128), "small" (6 × 256, the default), "base" (12 × 768).
+    encoder : str or Path, optional
+        A saved model to start from, instead of `model`.
+    max_steps, minutes, epochs : number, optional
+        How long to train; exactly one of them. With minutes, the result depends on the speed of the machine.
+    tokens_per_batch : int, default 4096
+        Positions that the encoder sees in a batch, expanded states and padding included.
+    learning_rate : float, default 5e-4
+        Peak of the schedule: linear warm-up over 6 % of the run, then linear decay. Adam with β = (0.9, 0.98),
+        ε = 1e-6 and weight decay 0.01.
+    mask_ratio : float, default 0.15
+        Share of the tokens to mask.
+    seed : int, default 0
+        Seed of the weights, the held-out molecules, the batches, the masks and the dropout. The same seed gives the
+        same weights on the same machine with the same number of threads.
+    checkpoint_steps : int, default 200
+        Steps between checkpoints.
+    resume : bool, default False
+        Go on with an interrupted run of the same settings from its last checkpoint; the result on the CPU is that of
+        an uninterrupted run. A finished run is returned as it is.
+    progress : bool, default True
+        Show progress bars on stderr.
+
+    Returns
+    -------
+    PretrainResult
+
+    Raises
+    ------
+    SmilexError
+        If the corpus, a setting or the output directory cannot be used.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> molecules = ["C" * n + end for n in range(1, 9) for end in ("O", "N", "F", "Cl")]
+    >>> run = pretrain(molecules, tempfile.mkdtemp(), model="tiny", max_steps=2, progress=False)
+    >>> sorted(run.metrics)
+    ['entropy', 'loss', 'masked_accuracy', 'perplexity']
+    """
+    if not 0 < mask_ratio <= 1:
+        raise SmilexError(f"mask_ratio is a share above 0 and at most 1, not {mask_ratio}")
+    if checkpoint_steps < 1:
+        raise SmilexError(f"checkpoint_steps must be at least 1, not {checkpoint_steps}")
+    objective_class = get_objective(objective)
+    config = objective_class.adapt_config(_base_config(model, encoder))
+    method = objective_class(config, mask_ratio)
+    clean = load_corpus(corpus, max_length=config.max_position_embeddings, progress=progress)
+    data = PretrainingData(clean, method, tokens_per_batch, seed)
+    budget = Budget.choose(max_steps, minutes, epochs, data.batches.per_epoch)
+    settings = {
+        "objective": objective,
+        "model": config.to_diff_dict(),
+        "encoder": None if encoder is None else str(encoder),
+        "corpus": clean.fingerprint,
+        "max_steps": budget.max_steps,
+        "minutes": budget.minutes,
+        "tokens_per_batch": tokens_per_batch,
+        "learning_rate": learning_rate,
+        "mask_ratio": mask_ratio,
+        "seed": seed,
+    }
+    with Run.open(output_dir, settings, resume=resume) as run:
+        if run.report is None:
+            set_seed(seed)
+            network = _network(method, encoder)
+            trainer = PretrainingTrainer(network, data, run, budget, learning_rate, checkpoint_steps, progress=progress)
+            run.finish(_train(trainer, run, clean))
+        return PretrainResult(run.directory, run.report["metrics"], run.report)
+
+
+def _base_config(model: str | ExLMConfig | None, encoder: str | Path | None) -> ExLMConfig:
+    if encoder is not None:
+        if model is not None:
+            raise SmilexError("encoder already has a size: give either model or encoder")
+        return load_config(encoder)
+    if isinstance(model, ExLMConfig):
+        return model
+    return ExLMConfig.from_preset(model or "small", vocab_size=len(SmilesTokenizer()))
+
+
+def _network(objective: Objective, encoder: str | Path | None) -> ExLMPreTrainedModel:
+    if encoder is None:
+        return objective.model_class(objective.config)
+    return load_model(objective.model_class, encoder, config=objective.config, new_heads=True)
+
+
+class PretrainingData(Dataset):
+    """Batches of a corpus: item i is the i-th batch of the run, and depends on the seed and on i alone.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        Clean, tokenised molecules.
+    objective : Objective
+        Makes a batch of molecules.
+    tokens_per_batch : int
+        Positions of a batch.
+    seed : int
+        Seed of the held-out molecules, the order and the masks.
+    """
+
+    def __init__(self, corpus: Corpus, objective: Objective, tokens_per_batch: int, seed: int) -> None:
+        size = len(corpus.dataset)
+        if size < 2:
+            raise SmilexError("pretraining needs at least 2 molecules: one is held out")
+        order = np.random.default_rng(seed).permutation(size)
+        held_out = min(max(1, round(HELD_OUT_SHARE * size)), HELD_OUT_AT_MOST)
+        lengths = objective.encoded_lengths(corpus.dataset.with_format("numpy")["length"][:].astype(np.int64))
+        self.objective = objective
+        self.held_out_rows, self.rows = order[:held_out], order[held_out:]
+        self.batches = LengthBatches(lengths[self.rows], tokens_per_batch, seed)
+        self._held_out_batches = LengthBatches(lengths[self.held_out_rows], tokens_per_batch, seed)
+        self._molecules: datasets.Dataset = corpus.dataset.select_columns("input_ids").with_format("numpy")
+        self._seed = seed
+
+    def __getitem__(self, step: int) -> Batch:
+        return self._collate(self.rows[self.batches[step]], (self._seed, step))
+
+    def held_out(self) -> Iterator[Batch]:
+        """Batches of the held-out molecules, with the same masks each time."""
+        for index in range(self._held_out_batches.per_epoch):
+            yield self._collate(self.held_out_rows[self._held_out_batches[index]], (self._seed, index, 1))
+
+    def _collate(self, rows: NDArray[np.int64], entropy: tuple[int, ...]) -> Batch:
+        return self.objective.collate(list(self._molecules[rows]["input_ids"]), np.random.default_rng(entropy))
+
+
+class _Steps(Dataset):
+    """The first `count` batches of the data, as a dataset with a length."""
+
+    def __init__(self, data: PretrainingData, count: int) -> None:
+        self._data = data
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, step: int) -> Batch:
+        return self._data[step]
+
+
+class PretrainingTrainer(Trainer):
+    """transformers' Trainer with our batches, budget, loss and held-out figures; one epoch of it is the whole run."""
+
+    def __init__(
+        self,
+        model: ExLMPreTrainedModel,
+        data: PretrainingData,
+        run: Run,
+        budget: Budget,
+        learning_rate: float,
+        checkpoint_steps: int,
+        *,
+        progress: bool,
+    ) -> None:
+        self._data = data
+        self.budget = BudgetCallback(budget, checkpoint_steps, run.elapsed)
+        callbacks = [self.budget, *run.callbacks(self.budget.elapsed)]
+        arguments = TrainingArguments(
+            output_dir=str(run.checkpoints),
+            max_steps=budget.steps,
+            per_device_train_batch_size=1,
+            learning_rate=learning_rate,
+            adam_beta2=0.98,
+            adam_epsilon=1e-6,
+            weight_decay=0.01,
+            logging_steps=10,
+            logging_nan_inf_filter=False,
+            save_strategy="no",
+            save_total_limit=2,
+            report_to=[],
+            disable_tqdm=True,
+            remove_unused_columns=False,
+        )
+        super().__init__(model, arguments, train_dataset=_Steps(data, budget.steps), callbacks=callbacks)
+        self.remove_callback(PrinterCallback)
+        if progress:
+            self.add_callback(ProgressBar(self.budget.progress))
+
+    def get_train_dataloader(self) -> DataLoader:
+        """Hand out the batches in order; several processes take turns."""
+        loader = DataLoader(self.train_dataset, batch_size=1, shuffle=False, collate_fn=itemgetter(0))
+        return self.accelerator.prepare(loader)
+
+    def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LambdaLR:
+        """Follow the budget, in steps or in minutes."""
+        del num_training_steps  # the budget knows
+        if self.lr_scheduler is None:
+            self.lr_scheduler = LambdaLR(
+                optimizer or self.optimizer, lambda step: learning_rate_factor(self.budget.progress(step))
+            )
+        return self.lr_scheduler
+
+    def compute_loss(
+        self, model: ExLMPreTrainedModel, inputs: Batch, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Tensor:
+        """Return the objective's loss."""
+        del return_outputs, num_items_in_batch
+        loss = self._data.objective.loss(model, inputs)
+        if not loss.isfinite():
+            raise SmilexError(f"the loss is {loss.item()} at step {self.state.global_step + 1}: lower learning_rate")
+        return loss
+
+    def evaluate(self, *_: object, **__: object) -> dict[str, float]:
+        """Measure the held-out molecules and log the figures."""
+        self.model.eval()
+        batches = (self._prepare_inputs(batch) for batch in self._data.held_out())
+        figures = self._data.objective.evaluate(self.model, batches)
+        self.model.train()
+        self.log({f"heldout_{name}": value for name, value in figures.items()})
+        return figures
+
+
+def _train(trainer: PretrainingTrainer, run: Run, corpus: Corpus) -> dict[str, Any]:
+    """Train to the end of the budget, save what there is to keep, and return the report."""
+    with quiet_transformers():
+        trainer.train(resume_from_checkpoint=None if run.checkpoint is None else str(run.checkpoint))
+    run.save_model(trainer.model, SmilesTokenizer())
+    metrics = trainer.evaluate()
+    plot_loss(run.metrics(), run.directory / "loss.png")
+    shutil.rmtree(run.checkpoints, ignore_errors=True)
+    return {
+        "settings": run.settings,
+        "versions": versions(),
+        "corpus": {"fingerprint": corpus.fingerprint, **corpus.report.to_dict()},
+        "molecules": {"training": len(trainer._data.rows), "held_out": len(trainer._data.held_out_rows)},
+        "steps": trainer.state.global_step,
+        "seconds": round(trainer.budget.elapsed(), 1),
+        "metrics": metrics,
+    }

@@ -1,0 +1,199 @@
+"""A run directory: whole files only, checkpoints that can be trusted, and a log of figures."""
+
+import json
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from smilex.errors import SmilexError
+from smilex.tokenization import SmilesTokenizer
+
+COMPLETE = "complete.json"
+"""Written into a checkpoint after everything else: a checkpoint without it is half written."""
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write to a temporary name and rename it, so that no reader ever sees half a file."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a JSON file, whole or not at all."""
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def versions() -> dict[str, str]:
+    """Versions that the figures of a run depend on."""
+    packages = ("smilex", "torch", "transformers", "tokenizers", "rdkit", "numpy", "scikit-learn")
+    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
+
+
+@contextmanager
+def writing_to(directory: Path) -> Iterator[None]:
+    """Turn a failure to write below `directory` into one line with the way out."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
+        raise SmilexError(f"cannot write to {directory}: {reason}; free space or name another directory") from error
+
+
+class Run:
+    """The directory of one training run.
+
+    Open it with `Run.open`. It holds settings.json from the start, checkpoints while it is going on, and the model,
+    report.json and plots when it is finished.
+
+    Parameters
+    ----------
+    directory : Path
+        Where everything lies.
+    settings : dict
+        What the result depends on, a JSON object.
+    """
+
+    def __init__(self, directory: Path, settings: dict[str, Any]) -> None:
+        self.directory = directory
+        self.settings = settings
+        self.checkpoints = directory / "checkpoints"
+        self.checkpoint = _latest_checkpoint(self.checkpoints)
+        mark = {} if self.checkpoint is None else _read_json(self.checkpoint / COMPLETE)
+        self.step: int = mark.get("step", 0)
+        self.elapsed: float = mark.get("elapsed", 0.0)
+        report = directory / "report.json"
+        self.report: dict[str, Any] | None = _read_json(report) if report.is_file() else None
+
+    @classmethod
+    @contextmanager
+    def open(cls, directory: str | Path, settings: dict[str, Any], *, resume: bool) -> "Iterator[Run]":
+        """Start a run, or take up one with the same settings.
+
+        Raises
+        ------
+        SmilexError
+            If the directory cannot be written, holds a run already and `resume` is off, or holds a run of other
+            settings.
+        """
+        path = Path(directory)
+        settings = json.loads(json.dumps(settings))
+        with writing_to(path):
+            path.mkdir(parents=True, exist_ok=True)
+            known = path / "settings.json"
+            if known.is_file() and not resume:
+                raise SmilexError(f"{path} already holds a run: go on with resume=True, or name another directory")
+            if known.is_file():
+                _check_same(path, _read_json(known), settings)
+            elif any(path.iterdir()):
+                raise SmilexError(f"{path} is not empty and holds no run: name another directory")
+            write_json(known, settings)
+            yield cls(path, settings)
+
+    def callbacks(self, elapsed: Callable[[], float]) -> list[TrainerCallback]:
+        """What the trainer needs to keep the log and the checkpoints; `elapsed` returns seconds of the run so far."""
+        return [_MetricsLog(self.directory / "metrics.jsonl", self.step), _CompleteCheckpoints(elapsed)]
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Rows of metrics.jsonl."""
+        return _read_json_lines(self.directory / "metrics.jsonl")
+
+    def save_model(self, model: PreTrainedModel, tokenizer: SmilesTokenizer) -> None:
+        """Save weights (safetensors), configuration and tokenizer, each file whole."""
+        partial = self.directory / ".model.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        model.save_pretrained(partial)
+        tokenizer.save_pretrained(partial)
+        for path in sorted(partial.iterdir()):
+            path.replace(self.directory / path.name)
+        partial.rmdir()
+
+    def finish(self, report: dict[str, Any]) -> None:
+        """Write report.json, which marks the run as finished."""
+        write_json(self.directory / "report.json", report)
+        self.report = report
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise SmilexError(f"{path} is damaged ({error}): name another directory for the run") from error
+
+
+def _read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """Rows of a file with one JSON object a line; a last line that was cut off is left out."""
+    rows: list[dict[str, Any]] = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return rows
+
+
+def _check_same(directory: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    changed = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
+    if changed:
+        shown = ", ".join(f"{name} was {before.get(name)!r} and is {now.get(name)!r}" for name in changed[:3])
+        raise SmilexError(f"cannot resume {directory} with other settings ({shown}): name another directory")
+
+
+def _latest_checkpoint(directory: Path) -> Path | None:
+    """Newest complete checkpoint below `directory`; half-written ones are removed."""
+    complete = []
+    for path in directory.glob("checkpoint-*"):
+        if (path / COMPLETE).is_file():
+            complete.append(path)
+        else:
+            shutil.rmtree(path)
+    return max(complete, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+
+
+class _CompleteCheckpoints(TrainerCallback):
+    """Mark each checkpoint as complete once everything in it has reached the disk."""
+
+    def __init__(self, elapsed: Callable[[], float]) -> None:
+        self._elapsed = elapsed
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, _control: TrainerControl, **_: object) -> None:
+        """Flush the checkpoint and write the mark."""
+        if not state.is_world_process_zero:
+            return
+        directory = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
+        for path in directory.iterdir():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        write_json(directory / COMPLETE, {"step": state.global_step, "elapsed": self._elapsed()})
+
+
+class _MetricsLog(TrainerCallback):
+    """Append what the trainer logs to a file, one JSON object a line; rows after `last_step` are removed first."""
+
+    def __init__(self, path: Path, last_step: int) -> None:
+        self._path = path
+        kept = [row for row in _read_json_lines(path) if row["step"] <= last_step]
+        write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
+
+    def on_log(
+        self,
+        _args: TrainingArguments,
+        state: TrainerState,
+        _control: TrainerControl,
+        logs: Mapping[str, float] | None = None,
+        **_: object,
+    ) -> None:
+        """Append one row, without the trainer's own epoch and its summary at the end."""
+        if not logs or "train_runtime" in logs or not state.is_world_process_zero:
+            return
+        figures = {name: value for name, value in logs.items() if name != "epoch"}
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"step": state.global_step, **figures}) + "\n")

@@ -1,0 +1,109 @@
+import pytest
+import torch
+from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
+
+from smilex.errors import SmilexError
+from smilex.modeling import ExLMConfig, ExLMForMaskedLM, ExLMModel
+
+CLS, SEP, MASK, PAD = 2, 3, 4, 0
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    return ExLMModel(ExLMConfig.from_preset("tiny", vocab_size=40, initializer_range=0.2)).eval()
+
+
+def encode_alone(model, ids):
+    return model(torch.tensor([ids])).last_hidden_state[0]
+
+
+def test_padding_and_batch_mates_do_not_matter(model):
+    short, long = [CLS, 10, MASK, SEP], [CLS, 10, 11, 12, 13, 14, SEP]
+    batch = torch.tensor([short + [PAD] * 3, long])
+    together = model(batch)
+    for row, ids in zip(together.last_hidden_state, (short, long), strict=True):
+        alone = encode_alone(model, ids)
+        torch.testing.assert_close(row[: len(alone)], alone, rtol=0, atol=1e-5)
+
+
+def test_attention_mask_and_pad_ids_say_the_same(model):
+    ids = torch.tensor([[CLS, 10, 11, SEP, 12]])
+    by_mask = model(ids, attention_mask=torch.tensor([[1, 1, 1, 1, 0]]))
+    by_pad = model(torch.tensor([[CLS, 10, 11, SEP, PAD]]))
+    torch.testing.assert_close(by_mask.last_hidden_state, by_pad.last_hidden_state)
+
+
+def test_without_masks_only_the_ends_are_expanded(model):
+    output = model(torch.tensor([[CLS, 10, 11, SEP]]))
+    assert output.state_index.tolist() == [[1, 2, 3, 4, 0, 0, 1, 2, 3, 4]]
+
+
+def test_pooling(model):
+    output = model(torch.tensor([[CLS, 10, 11, SEP, PAD], [CLS, 10, 11, 12, SEP]]))
+    first = output.last_hidden_state[0]
+    torch.testing.assert_close(output.pool("cls")[0], first[0])
+    torch.testing.assert_close(output.pool("mean")[0], first[4:6].mean(0))
+
+
+def test_pooling_a_molecule_without_ordinary_tokens_is_finite(model):
+    assert model(torch.tensor([[CLS, MASK, SEP]])).pool("mean").isfinite().all()
+
+
+def test_order_of_tokens_matters(model):
+    a, b = (encode_alone(model, [CLS, *ids, SEP])[0] for ids in ([10, 11, 12], [12, 11, 10]))
+    assert not torch.allclose(a, b, atol=1e-3)
+
+
+def test_states_of_one_mask_differ_by_their_state_index(model):
+    output = encode_alone(model, [CLS, MASK, SEP])
+    assert not torch.allclose(output[4], output[5], atol=1e-4)
+
+
+def test_hidden_states_are_returned_when_asked_for(model):
+    output = model(torch.tensor([[CLS, 10, SEP]]), output_hidden_states=True)
+    assert len(output.hidden_states) == model.config.num_hidden_layers + 1
+    torch.testing.assert_close(model.final_norm(output.hidden_states[-1]), output.last_hidden_state)
+
+
+def test_initial_weights():
+    torch.manual_seed(0)
+    model = ExLMForMaskedLM(ExLMConfig.from_preset("small", vocab_size=300))
+    for name, parameter in model.named_parameters():
+        if "norm" in name:
+            assert (parameter == (1.0 if name.endswith("weight") else 0.0)).all(), name
+        elif name.endswith("bias"):
+            assert (parameter == 0).all(), name
+        else:
+            assert parameter.std().item() == pytest.approx(0.02, rel=0.05), name
+            assert abs(parameter.mean().item()) < 1e-3, name
+
+
+def test_auto_classes_load_a_saved_directory(tmp_path):
+    model = ExLMForMaskedLM(ExLMConfig.from_preset("tiny", vocab_size=40)).eval()
+    model.save_pretrained(tmp_path)
+    assert [path.suffix for path in tmp_path.iterdir() if "model" in path.name] == [".safetensors"]
+    ids = torch.tensor([[CLS, 10, MASK, SEP]])
+    assert isinstance(AutoConfig.from_pretrained(tmp_path), ExLMConfig)
+    torch.testing.assert_close(AutoModelForMaskedLM.from_pretrained(tmp_path).eval()(ids).logits, model(ids).logits)
+    encoder = AutoModel.from_pretrained(tmp_path).eval()
+    assert isinstance(encoder, ExLMModel)
+    torch.testing.assert_close(encoder(ids).last_hidden_state, model.exlm(ids).last_hidden_state)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"hidden_size": 100, "num_attention_heads": 8}, "head width"),
+        ({"num_states": 0}, "num_states"),
+        ({"pooling": "max"}, "'cls' or 'mean'"),
+    ],
+)
+def test_sizes_that_do_not_fit(settings, message):
+    with pytest.raises(SmilexError, match=message):
+        ExLMConfig(**settings)
+
+
+def test_unknown_preset_names_the_known_ones():
+    with pytest.raises(SmilexError, match="tiny, small, base"):
+        ExLMConfig.from_preset("huge")
