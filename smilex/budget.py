@@ -50,7 +50,9 @@ class Budget:
         given = {"max_steps": max_steps, "minutes": minutes, "epochs": epochs}
         chosen = {name: value for name, value in given.items() if value is not None}
         if len(chosen) != 1:
-            raise SmilexError(f"say how long to train with one of max_steps, epochs or minutes; {len(chosen)} are given")
+            raise SmilexError(
+                f"say how long to train with one of max_steps, epochs or minutes; {len(chosen)} are given"
+            )
         name, value = chosen.popitem()
         if not value > 0:
             raise SmilexError(f"{name} must be positive, not {value}")
@@ -112,9 +114,7 @@ class BudgetCallback(TrainerCallback):
         """Count the evaluations that a resumed run has behind it."""
         self._evaluations = int(EVALUATIONS * self.progress(state.global_step))
 
-    def on_step_end(
-        self, _args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
+    def on_step_end(self, _args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         """Decide what to do after a step."""
         progress = self.progress(state.global_step)
         if progress >= 1:

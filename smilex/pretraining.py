@@ -27,7 +27,7 @@ from smilex.objectives import Objective, get_objective
 from smilex.objectives.base import Batch
 from smilex.report.plots import plot_loss
 from smilex.report.progress import ProgressBar
-from smilex.runs import Run, versions
+from smilex.runs import Run, save_model, versions
 from smilex.tokenization import SmilesTokenizer
 
 HELD_OUT_SHARE = 0.05
@@ -262,7 +262,7 @@ class PretrainingTrainer(Trainer):
         super().__init__(model, arguments, train_dataset=_Steps(data, budget.steps), callbacks=callbacks)
         self.remove_callback(PrinterCallback)
         if progress:
-            self.add_callback(ProgressBar(self.budget.progress))
+            self.add_callback(ProgressBar(self.budget.progress, "pretraining"))
 
     def get_train_dataloader(self) -> DataLoader:
         """Hand out the batches in order; several processes take turns."""
@@ -302,7 +302,7 @@ def _train(trainer: PretrainingTrainer, run: Run, corpus: Corpus) -> dict[str, A
     """Train to the end of the budget, save what there is to keep, and return the report."""
     with quiet_transformers():
         trainer.train(resume_from_checkpoint=None if run.checkpoint is None else str(run.checkpoint))
-    run.save_model(trainer.model, SmilesTokenizer())
+    save_model(trainer.model, SmilesTokenizer(), run.directory)
     metrics = trainer.evaluate()
     plot_loss(run.metrics(), run.directory / "loss.png")
     shutil.rmtree(run.checkpoints, ignore_errors=True)

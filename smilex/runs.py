@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from smilex.errors import SmilexError
+from smilex.modeling.loading import quiet_transformers
 from smilex.tokenization import SmilesTokenizer
 
 COMPLETE = "complete.json"
@@ -30,6 +31,18 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, content: Any) -> None:
     """Write a JSON file, whole or not at all."""
     write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def save_model(model: PreTrainedModel, tokenizer: SmilesTokenizer, directory: Path) -> None:
+    """Save weights (safetensors), configuration and tokenizer, each file whole."""
+    partial = directory / ".model.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    with quiet_transformers():
+        model.save_pretrained(partial)
+    tokenizer.save_pretrained(partial)
+    for path in sorted(partial.iterdir()):
+        path.replace(directory / path.name)
+    partial.rmdir()
 
 
 def versions() -> dict[str, str]:
@@ -100,21 +113,11 @@ class Run:
 
     def callbacks(self, elapsed: Callable[[], float]) -> list[TrainerCallback]:
         """What the trainer needs to keep the log and the checkpoints; `elapsed` returns seconds of the run so far."""
-        return [_MetricsLog(self.directory / "metrics.jsonl", self.step), _CompleteCheckpoints(elapsed)]
+        return [MetricsLog(self.directory / "metrics.jsonl", self.step), _CompleteCheckpoints(elapsed)]
 
     def metrics(self) -> list[dict[str, Any]]:
         """Rows of metrics.jsonl."""
         return _read_json_lines(self.directory / "metrics.jsonl")
-
-    def save_model(self, model: PreTrainedModel, tokenizer: SmilesTokenizer) -> None:
-        """Save weights (safetensors), configuration and tokenizer, each file whole."""
-        partial = self.directory / ".model.partial"
-        shutil.rmtree(partial, ignore_errors=True)
-        model.save_pretrained(partial)
-        tokenizer.save_pretrained(partial)
-        for path in sorted(partial.iterdir()):
-            path.replace(self.directory / path.name)
-        partial.rmdir()
 
     def finish(self, report: dict[str, Any]) -> None:
         """Write report.json, which marks the run as finished."""
@@ -175,7 +178,7 @@ class _CompleteCheckpoints(TrainerCallback):
         write_json(directory / COMPLETE, {"step": state.global_step, "elapsed": self._elapsed()})
 
 
-class _MetricsLog(TrainerCallback):
+class MetricsLog(TrainerCallback):
     """Append what the trainer logs to a file, one JSON object a line; rows after `last_step` are removed first."""
 
     def __init__(self, path: Path, last_step: int) -> None:

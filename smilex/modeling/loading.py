@@ -17,6 +17,31 @@ from smilex.modeling.encoder import ExLMPreTrainedModel
 
 Model = TypeVar("Model", bound=ExLMPreTrainedModel)
 
+SHIPPED = Path(smilex.__file__).parent / "pretrained"
+"""Directory of the encoders that ship with the package."""
+
+DEFAULT_ENCODER = "smilex-small"
+"""What is used where no encoder is named."""
+
+
+def find_encoder(encoder: str | Path) -> Path:
+    """Directory of an encoder: one that exists, or one that ships with the package under this name.
+
+    Raises
+    ------
+    SmilexError
+        If it is neither; the message lists those that ship.
+    """
+    if Path(encoder).is_dir():
+        return Path(encoder)
+    if isinstance(encoder, str) and (SHIPPED / encoder / "config.json").is_file():
+        return SHIPPED / encoder
+    names = sorted(path.name for path in SHIPPED.iterdir()) if SHIPPED.is_dir() else []
+    raise SmilexError(
+        f"no encoder {str(encoder)!r}: it is no directory, and this version ships {', '.join(names) or 'none'}; "
+        "make one with smilex pretrain and pass encoder=DIRECTORY"
+    )
+
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
@@ -56,7 +81,9 @@ def load_config(directory: str | Path) -> ExLMConfig:
         raise SmilexError(f"cannot read {path / 'config.json'}: {error}") from error
     kind = content.get("model_type") if isinstance(content, dict) else None
     if kind != ExLMConfig.model_type:
-        raise SmilexError(f"{path} holds a model of type {kind!r}, not {ExLMConfig.model_type!r}: smilex did not write it")
+        raise SmilexError(
+            f"{path} holds a model of type {kind!r}, not {ExLMConfig.model_type!r}: smilex did not write it"
+        )
     _check_version(path, str(content.get("smilex_version", "0")))
     with quiet_transformers():
         return ExLMConfig.from_pretrained(path)

@@ -72,6 +72,17 @@ class ExLMForMoleculeProperty(ExLMPreTrainedModel):
             self.target_mean.zero_()
             self.target_std.fill_(1.0)
 
+    @torch.no_grad()
+    def standardize_targets(self, labels: Tensor) -> None:
+        """Take mean and standard deviation of each regression target from training labels, (n, tasks) with NaN."""
+        present = ~labels.isnan()
+        count = present.sum(0).clamp_min(1)
+        mean = labels.nan_to_num().sum(0) / count
+        variance = ((labels - mean).nan_to_num() ** 2).sum(0) / count
+        self.target_mean.copy_(mean)
+        # A target that does not vary in the training part is left in its own units.
+        self.target_std.copy_(torch.where(variance > 0, variance.sqrt(), 1.0))
+
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None, **_: object
     ) -> ExLMPropertyOutput:

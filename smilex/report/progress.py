@@ -14,13 +14,15 @@ class ProgressBar(TrainerCallback):
     ----------
     progress : callable
         Returns the share of the run that is done after a number of steps.
+    title : str
+        What is running.
     """
 
-    def __init__(self, progress: Callable[[int], float]) -> None:
+    def __init__(self, progress: Callable[[int], float], title: str) -> None:
         self._progress = progress
         self._figures: dict[str, float] = {}
         self._bar = Progress(
-            TextColumn("training"),
+            TextColumn(title),
             BarColumn(),
             TaskProgressColumn(),
             TextColumn("{task.description}"),

@@ -1,0 +1,384 @@
+"""Fine-tuning an encoder on measured properties of molecules."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import EarlyStoppingCallback, PrinterCallback, Trainer, TrainingArguments, set_seed
+
+from smilex.data.batching import pad
+from smilex.data.properties import PropertyDataset, load_properties
+from smilex.data.rows import EncodedRows, encode_rows, warn_invalid
+from smilex.data import splits
+from smilex.errors import SmilexError
+from smilex.metrics import evaluate, summarize
+from smilex.modeling import ExLMConfig, ExLMForMoleculeProperty
+from smilex.modeling.loading import DEFAULT_ENCODER, find_encoder, load_config, load_model, quiet_transformers
+from smilex.modeling.molecule_property import CLASSIFICATION, REGRESSION
+from smilex.prediction import predict_rows, prediction_table
+from smilex.report.plots import plot_parity, plot_roc
+from smilex.report.progress import ProgressBar
+from smilex.runs import MetricsLog, Run, save_model, versions, write_json, write_text
+from smilex.tokenization import SmilesTokenizer
+
+PROBLEM_TYPES: dict[str, Literal["regression", "multi_label_classification"]] = {
+    "regression": REGRESSION,
+    "classification": CLASSIFICATION,
+}
+
+HEADLINE = {"regression": "rmse", "classification": "roc_auc"}
+"""The figure on the validation part that decides when to stop."""
+
+
+@dataclass(frozen=True)
+class FinetuneResult:
+    """What fine-tuning made.
+
+    Parameters
+    ----------
+    output_dir : Path
+        Directory for `smilex.predict`.
+    metrics : dict
+        Figures on the test part: metric → {"mean", "sd", "n"} over seeds.
+    predictions : pandas.DataFrame
+        One row per row of the dataset, in order: smiles, part, measured values, predictions, spread, error.
+    report : dict
+        Content of report.json.
+    """
+
+    output_dir: Path
+    metrics: dict[str, Any]
+    predictions: pd.DataFrame
+    report: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """How one model is trained."""
+
+    epochs: int
+    patience: int
+    batch_size: int
+    learning_rate: float
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Tokenised molecules, their labels and the parts they belong to."""
+
+    data: PropertyDataset
+    rows: EncodedRows
+    parts: splits.Split
+
+    def labelled(self, part: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rows of a part that have a label."""
+        return part[~np.isnan(self.data.targets[part]).all(axis=1)]
+
+
+def finetune(
+    dataset: pd.DataFrame | str | os.PathLike[str],
+    output_dir: str | Path,
+    encoder: str | Path | None = DEFAULT_ENCODER,
+    *,
+    model: str = "small",
+    smiles_column: str | None = None,
+    target: str | Sequence[str] | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
+    split: splits.SplitMethod = "scaffold",
+    pooling: Literal["mean", "cls"] = "mean",
+    seeds: int = 3,
+    epochs: int = 50,
+    patience: int = 10,
+    batch_size: int = 32,
+    learning_rate: float = 5e-4,
+    progress: bool = True,
+) -> FinetuneResult:
+    """Fine-tune an encoder on measured properties and test it on molecules it has not seen.
+
+    Parameters
+    ----------
+    dataset : DataFrame, path or str
+        A table with SMILES and labels, a .csv, .tsv or .parquet file, "nav17", or the name of a MoleculeNet set. All
+        targets are numbers (regression) or all are 0 and 1 (classification); labels may be missing.
+    output_dir : str or Path
+        Directory to make: a model for each seed, predictions.csv, metrics.json, report.json and plots.
+    encoder : str, Path or None
+        Directory of a pretrained model, or the name of one that ships with the package; None starts from scratch.
+    model : str, default "small"
+        Size of the encoder from scratch.
+    smiles_column, target, data_dir : optional
+        As in `smilex.data.properties.load_properties`.
+    split : {"scaffold", "random"}, default "scaffold"
+        How 80 % of the molecules become the training, 10 % the validation and 10 % the test part. The scaffold split
+        is DeepChem's: its test molecules have other frameworks than those of training.
+    pooling : {"mean", "cls"}, default "mean"
+        What the head reads: the mean over the molecule's tokens, or the first state of [CLS].
+    seeds : int, default 3
+        Models to train, with seeds 0, 1, …; they differ in the head's weights, the order of the molecules and dropout.
+    epochs, patience : int, default 50 and 10
+        Passes over the training part at most, and passes without progress on the validation part (RMSE or ROC-AUC)
+        after which training stops. The weights of the best pass are kept.
+    batch_size : int, default 32
+        Molecules in a batch.
+    learning_rate : float, default 5e-4
+        Peak of the schedule: linear warm-up over 10 % of the run, then linear decay.
+    progress : bool, default True
+        Show progress bars on stderr.
+
+    Returns
+    -------
+    FinetuneResult
+
+    Raises
+    ------
+    SmilexError
+        If the dataset, a setting, the encoder or the output directory cannot be used.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> table = pd.DataFrame({"smiles": ["C" * n + "O" for n in range(1, 21)], "carbons": range(1, 21)})
+    >>> result = finetune(table, tempfile.mkdtemp(), None, model="tiny", split="random", seeds=1, epochs=1,
+    ...                   progress=False)
+    >>> sorted(result.metrics), len(result.predictions)
+    (['mae', 'r2', 'rmse', 'spearman'], 20)
+    """
+    for name, value in {"seeds": seeds, "epochs": epochs, "patience": patience, "batch_size": batch_size}.items():
+        if value < 1:
+            raise SmilexError(f"{name} must be at least 1, not {value}")
+    data = load_properties(dataset, smiles_column=smiles_column, target=target, data_dir=data_dir)
+    source = None if encoder is None else find_encoder(encoder)
+    config = _config(data, source, model, pooling)
+    task = _prepare(data, split, config.max_position_embeddings)
+    recipe = _Recipe(epochs, patience, batch_size, learning_rate)
+    settings = {
+        "dataset": {"name": data.name, "fingerprint": data.fingerprint, "tasks": data.task_names},
+        "encoder": None if source is None else str(source),
+        "model": config.to_diff_dict(),
+        "split": split,
+        "seeds": seeds,
+        **vars(recipe),
+    }
+    with Run.open(output_dir, settings, resume=False) as run:
+        predictions = []
+        for seed in range(seeds):
+            network = _train_one(task, config, source, recipe, run, seed, progress=progress)
+            predictions.append(predict_rows(network, task.rows.input_ids))
+        shutil.rmtree(run.checkpoints, ignore_errors=True)
+        return _conclude(run, task, np.stack(predictions))
+
+
+def _config(data: PropertyDataset, source: Path | None, model: str, pooling: str) -> ExLMConfig:
+    heads = {
+        "id2label": dict(enumerate(data.task_names)),
+        "label2id": {name: index for index, name in enumerate(data.task_names)},
+        "problem_type": PROBLEM_TYPES[data.kind],
+        "pooling": pooling,
+    }
+    if source is None:
+        return ExLMConfig.from_preset(model, vocab_size=len(SmilesTokenizer()), **heads)
+    return ExLMConfig(**{**load_config(source).to_dict(), **heads})
+
+
+def _prepare(data: PropertyDataset, method: splits.SplitMethod, max_length: int) -> _Task:
+    """Tokenise and split; rows that are no molecule, or too long, are reported and belong to no part."""
+    rows = encode_rows(data.smiles, SmilesTokenizer(), max_length=max_length)
+    warn_invalid(rows.invalid, len(data), stacklevel=4)
+    usable = np.array([ids is not None for ids in rows.input_ids])
+    parts = splits.split([smiles if ok else "" for smiles, ok in zip(data.smiles, usable, strict=True)], method)
+    task = _Task(data, rows, parts)
+    for name, part in parts.parts().items():
+        if not len(task.labelled(part)):
+            raise SmilexError(f"no molecule of the {name} part has a label: use another split or give more labels")
+    return task
+
+
+class _Molecules(torch.utils.data.Dataset):
+    """The labelled molecules of a part, for the trainer."""
+
+    def __init__(self, task: _Task, part: NDArray[np.int64]) -> None:
+        self._task = task
+        self._part = task.labelled(part)
+
+    def __len__(self) -> int:
+        return len(self._part)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        row = self._part[index]
+        return {"input_ids": self._task.rows.input_ids[row], "labels": self._task.data.targets[row]}
+
+
+def _collate(molecules: list[dict[str, Any]]) -> dict[str, Tensor]:
+    rows = [np.asarray(molecule["input_ids"], dtype=np.int64) for molecule in molecules]
+    labels = np.stack([molecule["labels"] for molecule in molecules])
+    return {
+        "input_ids": torch.from_numpy(pad(rows, value=0)),
+        "labels": torch.from_numpy(labels).float(),
+    }
+
+
+class FinetuningTrainer(Trainer):
+    """transformers' Trainer that stops on the figures of the validation part."""
+
+    def __init__(
+        self, model: ExLMForMoleculeProperty, task: _Task, recipe: _Recipe, run: Run, seed: int, *, progress: bool
+    ) -> None:
+        self._task = task
+        self._valid = task.labelled(task.parts.valid)
+        headline = HEADLINE[task.data.kind]
+        labels = task.data.targets[self._valid]
+        # With one class only, or one label, the headline figure of the validation part is undefined.
+        defined = bool((np.nanmin(labels, axis=0) < np.nanmax(labels, axis=0)).any())
+        arguments = TrainingArguments(
+            output_dir=str(run.checkpoints),
+            num_train_epochs=recipe.epochs,
+            per_device_train_batch_size=recipe.batch_size,
+            train_sampling_strategy="group_by_length",
+            learning_rate=recipe.learning_rate,
+            weight_decay=0.01,
+            warmup_steps=0.1,
+            seed=seed,
+            eval_strategy="epoch",
+            logging_strategy="epoch",
+            save_strategy="best",
+            save_only_model=True,
+            save_total_limit=1,
+            metric_for_best_model=headline if defined else "loss",
+            greater_is_better=defined and task.data.kind == "classification",
+            load_best_model_at_end=True,
+            report_to=[],
+            disable_tqdm=True,
+            remove_unused_columns=False,
+        )
+        super().__init__(
+            model,
+            arguments,
+            data_collator=_collate,
+            train_dataset=_Molecules(task, task.parts.train),
+            eval_dataset=_Molecules(task, task.parts.valid),
+            callbacks=[
+                EarlyStoppingCallback(early_stopping_patience=recipe.patience),
+                MetricsLog(run.directory / f"seed-{seed}" / "metrics.jsonl", last_step=0),
+            ],
+        )
+        self.remove_callback(PrinterCallback)
+        if progress:
+            self.add_callback(ProgressBar(lambda step: step / self.state.max_steps, f"seed {seed}"))
+
+    def evaluate(self, *_: object, **__: object) -> dict[str, float]:
+        """Score the validation part and log the figures."""
+        network = self.model
+        labels = self._task.data.targets[self._valid]
+        predicted = predict_rows(network, [self._task.rows.input_ids[row] for row in self._valid])
+        scores = evaluate(self._task.data.kind, labels, predicted, self._task.data.task_names)["mean"]
+        figures = {f"eval_{name}": value for name, value in scores.items() if value is not None}
+        figures["eval_loss"] = _validation_loss(
+            self._task.data.kind, labels, predicted, network.target_std.cpu().numpy()
+        )
+        self.log(dict(figures))
+        return figures
+
+
+def _validation_loss(
+    kind: str, labels: NDArray[np.float64], predicted: NDArray[np.float32], scale: NDArray[np.float32]
+) -> float:
+    """Training loss without dropout, from predictions in the units of the data."""
+    if kind == "regression":
+        return float(np.nanmean(((predicted - labels) / scale) ** 2))
+    sure = np.clip(predicted.astype(np.float64), 1e-7, 1 - 1e-7)
+    return float(-np.nanmean(labels * np.log(sure) + (1 - labels) * np.log(1 - sure)))
+
+
+def _train_one(
+    task: _Task, config: ExLMConfig, source: Path | None, recipe: _Recipe, run: Run, seed: int, *, progress: bool
+) -> ExLMForMoleculeProperty:
+    """Train the model of one seed and save it."""
+    directory = run.directory / f"seed-{seed}"
+    directory.mkdir()
+    set_seed(seed)
+    if source is None:
+        network = ExLMForMoleculeProperty(config)
+    else:
+        network = load_model(ExLMForMoleculeProperty, source, config=config, new_heads=True)
+    if task.data.kind == "regression":
+        labels = torch.from_numpy(task.data.targets[task.parts.train]).float()
+        network.standardize_targets(labels)
+    shutil.rmtree(run.checkpoints, ignore_errors=True)
+    trainer = FinetuningTrainer(network, task, recipe, run, seed, progress=progress)
+    with quiet_transformers():
+        trainer.train()
+    save_model(network, SmilesTokenizer(), directory)
+    return network
+
+
+def _conclude(run: Run, task: _Task, predictions: NDArray[np.float32]) -> FinetuneResult:
+    """Write the table, the figures and the plots of all seeds; predictions are (seeds, n, tasks)."""
+    data = task.data
+    table = prediction_table(data.smiles, predictions, data.task_names, task.rows.invalid)
+    part_of_row = np.full(len(data), "", dtype=object)
+    for name, part in task.parts.parts().items():
+        part_of_row[part] = name
+    table.insert(1, "part", part_of_row)
+    for index, name in enumerate(data.task_names):
+        table.insert(2 + index, f"{name}_measured", data.targets[:, index])
+    metrics = {
+        name: _score(data, part, predictions[:, part])
+        for name, part in (("valid", task.parts.valid), ("test", task.parts.test))
+    }
+    report = {
+        "settings": run.settings,
+        "versions": versions(),
+        "rows": {
+            "total": len(data),
+            **{name: len(part) for name, part in task.parts.parts().items()},
+            "invalid": [row._asdict() for row in task.rows.invalid],
+            "duplicates": duplicates(data.smiles),
+            "molecules_in_two_parts": splits.shared_molecules(data.smiles, task.parts),
+        },
+        "metrics": metrics,
+    }
+    write_text(run.directory / "predictions.csv", table.to_csv(index=False))
+    write_json(run.directory / "metrics.json", metrics)
+    _plot(run.directory, data, task.parts.test, predictions)
+    run.finish(report)
+    return FinetuneResult(run.directory, metrics["test"]["summary"], table, report)
+
+
+def duplicates(smiles: Sequence[str]) -> int:
+    """Rows that repeat the molecule of an earlier row."""
+    return sum(len(rows) - 1 for rows in splits.duplicate_molecules(smiles))
+
+
+def _score(data: PropertyDataset, part: NDArray[np.int64], predictions: NDArray[np.float32]) -> dict[str, Any]:
+    """Figures of one part: each seed, mean and spread over seeds, and the mean prediction of all seeds."""
+    labels = data.targets[part]
+    seeds = [evaluate(data.kind, labels, predicted, data.task_names) for predicted in predictions]
+    return {
+        "summary": summarize([scores["mean"] for scores in seeds]),
+        "ensemble": evaluate(data.kind, labels, predictions.mean(0), data.task_names),
+        "seeds": seeds,
+    }
+
+
+def _plot(directory: Path, data: PropertyDataset, part: NDArray[np.int64], predictions: NDArray[np.float32]) -> None:
+    """Draw measured against predicted values of the test part, or its ROC curves, from the mean over seeds."""
+    labels, mean = data.targets[part], predictions[:, part].mean(0)
+    varied = np.nanmin(labels, axis=0) < np.nanmax(labels, axis=0)
+    if data.kind == "classification":
+        if varied.any():
+            plot_roc(labels, mean, data.task_names, directory / "roc.png")
+        return
+    spread = predictions[:, part].std(0, ddof=1) if len(predictions) > 1 else None
+    for index, name in enumerate(data.task_names):
+        if varied[index]:
+            file = "parity.png" if len(data.task_names) == 1 else f"parity-{index}.png"
+            task_spread = None if spread is None else spread[:, index]
+            plot_parity(labels[:, index], mean[:, index], name, directory / file, y_std=task_spread)
