@@ -5,11 +5,10 @@ import hashlib
 import json
 import os
 import shutil
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, islice, starmap
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ import pyarrow as pa
 import rdkit
 from filelock import FileLock
 from joblib import cpu_count  # type: ignore[import-untyped]
-from joblib.externals.loky import ProcessPoolExecutor  # type: ignore[import-untyped]
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -26,6 +24,7 @@ from smilex.data.cleaning import SCHEMA, Cleaned, CleaningReport, Settings, clea
 from smilex.data.duplicates import SeenHashes
 from smilex.data.readers import Row
 from smilex.data.sources import Source, open_source
+from smilex.data.workers import in_order
 from smilex.errors import SmilexError
 from smilex.tokenization import SmilesTokenizer
 
@@ -63,7 +62,7 @@ class Corpus:
 
 
 def load_corpus(
-    source: Any,  # noqa: ANN401 (a path, a name, a dataset or an iterable)
+    source: Any,
     *,
     smiles_column: str | None = None,
     neutralize: bool = False,
@@ -113,7 +112,7 @@ def load_corpus(
     >>> corpus.dataset["smiles"][:]
     ['CCO', 'c1ccccc1']
     >>> corpus.report.removed
-    {'duplicate': 1, 'invalid SMILES': 1}
+    {'invalid SMILES': 1, 'duplicate': 1}
     """
     opened = open_source(source, smiles_column)
     settings = Settings(neutralize, max_length, SmilesTokenizer().backend_tokenizer.to_str())
@@ -141,6 +140,8 @@ def _open(path: Path) -> Corpus:
     try:
         report = CleaningReport.from_dict(json.loads((path / "report.json").read_text(encoding="utf-8")))
         dataset = datasets.Dataset.from_file(str(path / "data.arrow"))
+        if len(dataset) != report.kept:
+            raise ValueError(f"{len(dataset)} of {report.kept} molecules are there")  # noqa: TRY301 (one message for all)
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         raise SmilexError(f"{path} in the cache is damaged ({error}): delete it and try again") from error
     return Corpus(dataset, report, path.name, path)
@@ -163,21 +164,12 @@ def _build(folder: Path, source: Source, settings: Settings, num_workers: int, *
 
 
 def _clean(rows: Iterator[Row], settings: Settings, num_workers: int) -> Iterator[Cleaned]:
-    """Clean chunks of rows, in order, with a bounded number of them in flight."""
     first = list(islice(rows, SMALL + 1))
-    chunks = _chunks(chain(first, rows))
+    calls = ((start, chunk, settings) for start, chunk in _chunks(chain(first, rows)))
     if len(first) <= SMALL or num_workers == 1:
-        yield from (clean_chunk(start, chunk, settings) for start, chunk in chunks)
-        return
-    # loky's processes, unlike those of multiprocessing, neither fork one that has threads nor run the user's script.
-    with ProcessPoolExecutor(num_workers) as pool:
-        pending: deque[Any] = deque()
-        for start, chunk in chunks:
-            pending.append(pool.submit(clean_chunk, start, chunk, settings))
-            if len(pending) > 2 * num_workers:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
+        yield from starmap(clean_chunk, calls)
+    else:
+        yield from in_order(clean_chunk, calls, num_workers)
 
 
 def _chunks(rows: Iterator[Row]) -> Iterator[tuple[int, list[Row]]]:

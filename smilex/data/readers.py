@@ -32,7 +32,7 @@ class Unreadable(NamedTuple):
 Row = str | Unreadable
 
 
-def as_row(value: Any) -> Row:  # noqa: ANN401 (whatever stands where a SMILES should)
+def as_row(value: Any) -> Row:
     """Return a string as it is, and anything else (None, a number, a molecule) as `Unreadable`.
 
     Examples

@@ -137,5 +137,5 @@ def _encode(text: object, tokenizer: "SmilesTokenizer", max_length: int, *, cano
     if len(ids) > max_length:
         raise RemovalError("too long", f"{len(ids)} tokens with [CLS] and [SEP], the limit is {max_length}")
     if tokenizer.unk_token_id in ids:
-        raise RemovalError("not SMILES alone", "RDKit reads more into the string than a SMILES; leave names out")
+        raise RemovalError("unknown token", "it has notation that only RDKit reads; its canonical SMILES will do")
     return ids

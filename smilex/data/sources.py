@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import importlib.util
 import json
+import stat
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,6 +16,7 @@ from typing import Any, BinaryIO
 import datasets
 from rdkit import RDConfig
 
+from smilex.data.cleaning import shorten
 from smilex.data.readers import FORMATS, Row, Unreadable, arrow_strings, as_row, pick_column
 from smilex.errors import SmilexError
 
@@ -41,7 +43,7 @@ class Source:
     rows: Callable[[], Iterator[Row]]
 
 
-def open_source(source: Any, smiles_column: str | None = None) -> Source:  # noqa: ANN401 (any of the kinds below)
+def open_source(source: Any, smiles_column: str | None = None) -> Source:
     """Make a `Source` of whatever the user calls a corpus.
 
     Parameters
@@ -84,7 +86,7 @@ def _moses() -> list[Path]:
     spec = importlib.util.find_spec("moses")  # finds the package without importing its old dependencies
     folders = [Path(p) / "dataset" / "data" for p in (spec and spec.submodule_search_locations) or []]
     for folder in folders:
-        paths = [folder / "train.csv.gz", folder / "test.csv.gz"]
+        paths = [folder / f"{part}.csv.gz" for part in ("train", "test", "test_scaffolds")]
         if all(path.is_file() for path in paths):
             return paths
     raise SmilexError(
@@ -97,19 +99,7 @@ BUILT_IN: dict[str, Callable[[], list[Path]]] = {"moses": _moses, "nci5k": _nci5
 
 
 def _file(path: Path, smiles_column: str | None) -> Source:
-    kinds = ", ".join(FORMATS)
-    kind = (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
-    if path.is_dir():
-        raise SmilexError(f"{path} is a directory: give a file ({kinds}, each also .gz)")
-    if not path.exists():
-        if kind in FORMATS:
-            raise SmilexError(f"there is no file {path}")
-        names = ", ".join(sorted(BUILT_IN))
-        raise SmilexError(
-            f"{str(path)!r} is neither a file nor a built-in corpus; built-in corpora: {names}; files: {kinds}"
-        )
-    if kind not in FORMATS:
-        raise SmilexError(f"{path}: unknown kind of file {path.suffix!r}; known are {kinds}, each also .gz")
+    kind = _kind(path)
     form = FORMATS[kind]
     digest = hashlib.blake2b(f"{kind} {smiles_column}".encode(), digest_size=16)
     total = 0
@@ -125,6 +115,23 @@ def _file(path: Path, smiles_column: str | None) -> Source:
                 raise SmilexError(f"{path}: {error}") from error
 
     return Source(str(path), digest.hexdigest(), total or None, rows)
+
+
+def _kind(path: Path) -> str:
+    kinds = ", ".join(FORMATS)
+    kind = (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError) as error:  # not there, or a name that no file can have
+        if kind in FORMATS:
+            raise SmilexError(f"there is no file {path}") from error
+        known = f"built-in corpora: {', '.join(sorted(BUILT_IN))}; files: {kinds}, each also .gz"
+        raise SmilexError(f"{shorten(str(path))} is neither a file nor a built-in corpus; {known}") from error
+    if stat.S_ISDIR(mode):
+        raise SmilexError(f"{path} is a directory: give a file ({kinds}, each also .gz)")
+    if kind not in FORMATS:
+        raise SmilexError(f"{path}: unknown kind of file {path.suffix!r}; known are {kinds}, each also .gz")
+    return kind
 
 
 def _open(path: Path) -> BinaryIO:
