@@ -17,7 +17,7 @@ from smilex.errors import InvalidSmilesError, SmilexError
 
 MAX_SMILES_LENGTH = 5000
 """Longest SMILES that is parsed, in characters. RDKit writes SMILES by recursion and overflows the stack
-(a crash, no exception) from some 20 000 atoms on; threads on some systems have a sixteenth of that stack."""
+(a crash, no exception) from some 20 000 atoms on."""
 
 Owner = int | tuple[int, int] | None
 """What a piece of a SMILES string writes: an atom index, the two atom indices of a bond, or nothing."""
@@ -27,6 +27,7 @@ _log_lock = threading.RLock()
 
 _LOG_TIME = re.compile(r"^\[\d\d:\d\d:\d\d\] *")
 _LOG_TAIL = re.compile(r"( for input: '.*| while parsing: .*)$")
+_BROKEN_RULE = re.compile(r"Violation\n(.+)\n")  # how RDKit reports what its authors did not foresee
 _POSITION = re.compile(r"check for mistakes around position (\d+)")
 
 _PIECE = re.compile(
@@ -71,9 +72,9 @@ def parse(smiles: str) -> Chem.Mol:
     >>> parse("C1CC")
     Traceback (most recent call last):
     smilex.errors.InvalidSmilesError: invalid SMILES 'C1CC': unclosed ring
-    >>> parse("CO(C)C")
+    >>> parse("c1cccc1")
     Traceback (most recent call last):
-    smilex.errors.InvalidSmilesError: invalid SMILES 'CO(C)C': explicit valence for atom # 1 O, 3, is greater than permitted
+    smilex.errors.InvalidSmilesError: invalid SMILES 'c1cccc1': can't kekulize mol.  Unkekulized atoms: 0 1 2 3 4
     """
     text = _clean(smiles)
     with _captured_log() as log:
@@ -94,22 +95,24 @@ def _clean(smiles: str) -> str:
     if len(text) > MAX_SMILES_LENGTH:
         reason = f"{len(text)} characters long, the limit is {MAX_SMILES_LENGTH}"
         raise InvalidSmilesError(smiles, reason)
-    for position, character in enumerate(text, start=1):
-        if character.isspace():
-            reason = f"text after a blank at position {position}; give the SMILES alone, without a name"
-            raise InvalidSmilesError(smiles, reason)
-        if not character.isascii() or not character.isprintable():
-            kind = "control" if character.isascii() else "non-ASCII"
-            raise InvalidSmilesError(smiles, f"{kind} character {character!a} at position {position}")
-    return text
+    if text.isascii() and text.isprintable() and " " not in text:
+        return text
+    position, character = next((i, c) for i, c in enumerate(text, start=1) if not "!" <= c <= "~")
+    if character.isspace():
+        reason = f"text after a blank at position {position}; give the SMILES alone, without a name"
+    else:
+        kind = "control" if character.isascii() else "non-ASCII"
+        reason = f"{kind} character {character!a} at position {position}"
+    raise InvalidSmilesError(smiles, reason)
 
 
 def _reason(messages: str) -> str:
     """Make one short line of RDKit's log lines about one string."""
-    lines = [_LOG_TIME.sub("", line) for line in messages.splitlines()]
-    if not lines:
+    broken = _BROKEN_RULE.search(messages)
+    first = broken[1] if broken else _LOG_TIME.sub("", messages.partition("\n")[0])
+    reason = _LOG_TAIL.sub("", first.removeprefix("SMILES Parse Error: ")).strip()
+    if not reason:
         return "RDKit refuses it and gives no reason"
-    reason = _LOG_TAIL.sub("", lines[0].removeprefix("SMILES Parse Error: ")).strip().rstrip(".")
     position = _POSITION.search(messages)
     if position:
         reason += f" at position {position[1]}"
@@ -181,7 +184,7 @@ def enumerate_smiles(smiles: str, n: int, seed: int = 0) -> list[str]:
     n : int
         How many strings; small molecules have few ways to be written, so that strings repeat.
     seed : int, default 0
-        The same seed gives the same strings on each call.
+        The same seed gives the same strings on each call; taken modulo 2**31 - 1.
 
     Returns
     -------
@@ -193,18 +196,18 @@ def enumerate_smiles(smiles: str, n: int, seed: int = 0) -> list[str]:
     InvalidSmilesError
         As `parse`.
     SmilexError
-        If `n` or `seed` is negative.
+        If `n` is negative.
 
     Examples
     --------
     >>> {canonicalize(s) for s in enumerate_smiles("CCO", 10)}
     {'CCO'}
     """
-    if n < 0 or seed < 0:
-        raise SmilexError(f"n and seed must not be negative, but are {n} and {seed}")
+    if n < 0:
+        raise SmilexError(f"n is {n}; ask for 0 or more random SMILES")
     mol = parse(smiles)
     with _captured_log():
-        return list(Chem.MolToRandomSmilesVect(mol, n, randomSeed=seed + 1))
+        return list[str](Chem.MolToRandomSmilesVect(mol, n, randomSeed=seed % (2**31 - 1) + 1))
 
 
 def murcko_scaffold(smiles_or_mol: str | Chem.Mol, *, include_chirality: bool = False) -> str:
@@ -254,9 +257,9 @@ def align(smiles: str) -> list[Owner]:
     Returns
     -------
     list of int, tuple of (int, int), or None
-        One entry per character. All characters of an atom (a bracket atom from ``[`` to ``]``) have its index. Bond symbols
-        and ring-closure numbers, opening and closing, have the two atom indices of their bond, the smaller one
-        first. Parentheses, dots, blanks, and hydrogen atoms that RDKit drops together with their bonds have None.
+        One entry per character. All characters of an atom (a bracket atom from ``[`` to ``]``) have its index. Bond
+        symbols and ring-closure numbers, opening and closing, have the two atom indices of their bond, the smaller
+        one first. Parentheses, dots, blanks, and hydrogen atoms that RDKit drops together with their bonds have None.
 
     Raises
     ------

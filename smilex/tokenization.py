@@ -16,20 +16,24 @@ SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_TOKENS = 512
 """Longest sequence, special tokens included, that the models are made for."""
 
-_ELEMENTS = (
-    "H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr "
-    "Rb Sr Y Zr Nb Mo Tc Ru Rh Pd Ag Cd In Sn Sb Te I Xe Cs Ba La Ce Pr Nd Pm Sm Eu Gd Tb Dy Ho Er Tm Yb Lu "
-    "Hf Ta W Re Os Ir Pt Au Hg Tl Pb Bi Po At Rn Fr Ra Ac Th Pa U Np Pu Am Cm Bk Cf Es Fm Md No Lr "
-    "Rf Db Sg Bh Hs Mt Ds Rg Cn Nh Fl Mc Lv Ts Og"
-).split()
-_AROMATIC = "b c n o p s si as se te".split()
+# The last line has the provisional names of elements 110 to 118, which RDKit still reads.
+_ELEMENTS = """
+H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr
+Rb Sr Y Zr Nb Mo Tc Ru Rh Pd Ag Cd In Sn Sb Te I Xe Cs Ba La Ce Pr Nd Pm Sm Eu Gd Tb Dy Ho Er Tm Yb Lu
+Hf Ta W Re Os Ir Pt Au Hg Tl Pb Bi Po At Rn Fr Ra Ac Th Pa U Np Pu Am Cm Bk Cf Es Fm Md No Lr
+Rf Db Sg Bh Hs Mt Ds Rg Cn Nh Fl Mc Lv Ts Og
+Uun Uuu Uub Uut Uuq Uup Uuh Uus Uuo
+"""
+_AROMATIC = ["b", "c", "n", "o", "p", "s", "si", "as", "se", "te"]
 
 _SYNTAX = [
-    *"- = # $ : / \\ ~ -> <- . ( ) * ? > >>".split(),  # bonds, dots, branches, wildcards, reactions
-    *"[ ] + ++ -- @ @@".split(),  # inside brackets
+    *"-=#$:/\\~.()*?>",  # bonds, dots, branches, wildcards, reactions
+    *["->", "<-", ">>"],
+    *"[]+@",  # inside brackets
+    *["++", "--", "@@"],
     *"0123456789",  # ring closures; inside brackets also isotopes, counts, charges and classes
     *(f"%{number}" for number in range(10, 100)),
-    *"% %(".split(),
+    *["%", "%("],  # with digits and a parenthesis, any higher ring closure
 ]
 _CHIRALITY = [
     f"@{kind}{number}"
@@ -39,25 +43,25 @@ _CHIRALITY = [
 
 # The bracket atoms that real molecules have most: counted over RDKit's NCI file, MoleculeNet and ChEMBL, as given,
 # in RDKit's canonical form and in a random one. Every other bracket atom is written by its symbols.
-_COMMON_BRACKET_ATOMS = " ".join(
-    (
-        "[C@H] [C@@H] [C@] [C@@] [N@] [N@@] [N@+] [N@@+] [N@H+] [N@@H+] [S@] [S@@] [S@+] [S@@+] [P@] [P@@]",
-        "[nH] [n+] [nH+] [n-] [n] [o+] [s+] [c] [c-] [cH-] [b-] [se] [te] [si] [as]",
-        "[N+] [NH+] [NH2+] [NH3+] [NH4+] [N-] [NH-] [N] [NH] [NH2]",
-        "[O-] [OH-] [O+] [OH+] [O-2] [O] [OH] [S-] [SH-] [S-2] [S+] [SH+] [S] [SH] [Se] [SeH] [Se-] [Se+] [Te]",
-        "[C] [C-] [C+] [CH] [CH-] [CH+] [CH2] [CH2-] [CH3] [B-] [BH-] [B] [BH] [P+] [PH+] [P-] [P] [PH]",
-        "[Si] [SiH] [SiH2] [SiH3] [Ge] [Sn] [Pb] [As] [As+] [Sb] [Bi]",
-        "[F-] [Cl-] [Br-] [I-] [F] [Cl] [Br] [I] [I+] [Cl+3] [H] [H+] [H-] [2H] [3H] [18F] [11C] [13C] [14C] [125I]",
-        "[Li] [Li+] [Na] [Na+] [NaH] [K] [K+] [KH] [Rb+] [Cs+] [Mg] [Mg+2] [Ca] [Ca+2] [Sr+2] [Ba] [Ba+2] [Al] [Al+3]",
-        "[Ti] [Ti+4] [V] [Cr] [Cr+3] [Mn] [Mn+2] [Mn+3] [Fe] [Fe+2] [Fe+3] [Fe-2] [Co] [Co+] [Co+2] [Co+3] [Co-4]",
-        "[Ni] [Ni+2] [Ni-2] [Cu] [Cu+] [Cu+2] [Cu-3] [Zn] [Zn+2] [Zn-2] [Zr] [Mo] [Ru] [Ru+2] [Rh] [Pd] [Pd+2] [Pd-2]",
-        "[Ag] [Ag+] [Cd] [Cd+2] [In] [W] [Ir] [Pt] [Pt+2] [Pt-2] [Au] [Hg] [Hg+2] [Tl] [Gd+3]",
-    )
-).split()
+_COMMON_BRACKET_ATOMS = """
+[C@H] [C@@H] [C@] [C@@] [N@] [N@@] [N@+] [N@@+] [N@H+] [N@@H+] [S@] [S@@] [S@+] [S@@+] [P@] [P@@]
+[nH] [n+] [nH+] [n-] [n] [o+] [s+] [c] [c-] [cH-] [b-] [se] [te] [si] [as]
+[N+] [NH+] [NH2+] [NH3+] [NH4+] [N-] [NH-] [N] [NH] [NH2]
+[O-] [OH-] [O+] [OH+] [O-2] [O] [OH] [S-] [SH-] [S-2] [S+] [SH+] [S] [SH] [Se] [SeH] [Se-] [Se+] [Te]
+[C] [C-] [C+] [CH] [CH-] [CH+] [CH2] [CH2-] [CH3] [B-] [BH-] [B] [BH] [P+] [PH+] [P-] [P] [PH]
+[Si] [SiH] [SiH2] [SiH3] [Ge] [Sn] [Pb] [As] [As+] [Sb] [Bi]
+[F-] [Cl-] [Br-] [I-] [F] [Cl] [Br] [I] [I+] [Cl+3] [H] [H+] [H-] [2H] [3H] [18F] [11C] [13C] [14C] [125I]
+[Li] [Li+] [Na] [Na+] [NaH] [K] [K+] [KH] [Rb+] [Cs+] [Mg] [Mg+2] [Ca] [Ca+2] [Sr+2] [Ba] [Ba+2] [Al] [Al+3]
+[Ti] [Ti+4] [V] [Cr] [Cr+3] [Mn] [Mn+2] [Mn+3] [Fe] [Fe+2] [Fe+3] [Fe-2] [Co] [Co+] [Co+2] [Co+3] [Co-4]
+[Ni] [Ni+2] [Ni-2] [Cu] [Cu+] [Cu+2] [Cu-3] [Zn] [Zn+2] [Zn-2] [Zr] [Mo] [Ru] [Ru+2] [Rh] [Pd] [Pd+2] [Pd-2]
+[Ag] [Ag+] [Cd] [Cd+2] [In] [W] [Ir] [Pt] [Pt+2] [Pt-2] [Au] [Hg] [Hg+2] [Tl] [Gd+3]
+"""
 
 # The order is part of every saved model: new tokens only ever go to the end.
 VOCABULARY = tuple(
-    dict.fromkeys(chain(SPECIAL_TOKENS, _SYNTAX, _ELEMENTS, _AROMATIC, _CHIRALITY, _COMMON_BRACKET_ATOMS))
+    dict.fromkeys(
+        chain(SPECIAL_TOKENS, _SYNTAX, _ELEMENTS.split(), _AROMATIC, _CHIRALITY, _COMMON_BRACKET_ATOMS.split())
+    )
 )
 
 _PIECES = Regex(r"\[[^\[\]]+\]|Br|Cl|%\(\d+\)|%\d\d|->|<-|>>|.")
@@ -70,7 +74,7 @@ def _build() -> Tokenizer:
     ids = {token: index for index, token in enumerate(VOCABULARY)}
     tokenizer = Tokenizer(
         models.WordPiece(
-            ids, unk_token="[UNK]", continuing_subword_prefix="", max_input_chars_per_word=_MAX_PIECE_LENGTH
+            ids, unk_token=SPECIAL_TOKENS[1], continuing_subword_prefix="", max_input_chars_per_word=_MAX_PIECE_LENGTH
         )
     )
     tokenizer.normalizer = normalizers.Strip()
@@ -116,7 +120,7 @@ class SmilesTokenizer(PreTrainedTokenizerFast):
 
     model_input_names = ["input_ids", "attention_mask"]  # noqa: RUF012 (transformers' own attribute)
 
-    def __init__(self, **kwargs: Any) -> None:  # noqa: ANN401 (whatever transformers takes)
+    def __init__(self, **kwargs: Any) -> None:
         if not kwargs.get("tokenizer_file") and kwargs.get("tokenizer_object") is None:
             kwargs["tokenizer_object"] = _build()
         for token in SPECIAL_TOKENS:
@@ -126,13 +130,15 @@ class SmilesTokenizer(PreTrainedTokenizerFast):
         kwargs.setdefault("padding_side", "right")
         super().__init__(**kwargs)
 
-    def save_pretrained(self, save_directory: str | os.PathLike[str], **kwargs: Any) -> tuple[str, ...]:  # noqa: ANN401
+    def save_pretrained(self, save_directory: str | os.PathLike[str], *args: Any, **kwargs: Any) -> tuple[str, ...]:
         """Save as `transformers.PreTrainedTokenizerFast.save_pretrained` does, for loading with or without smilex."""
-        files = super().save_pretrained(save_directory, **kwargs)
+        files = super().save_pretrained(save_directory, *args, **kwargs)
         path = next(Path(file) for file in files if file.endswith("tokenizer_config.json"))
         # The class name that transformers writes is ours, which AutoTokenizer cannot know.
         config = json.loads(path.read_text()) | {"tokenizer_class": "PreTrainedTokenizerFast"}
-        path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+        beside = path.with_suffix(".tmp")
+        beside.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+        beside.replace(path)
         return files
 
 
