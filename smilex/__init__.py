@@ -8,14 +8,13 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from smilex.chem import align_tokens
     from smilex.embedding import embed
     from smilex.errors import InvalidSmilesError, SmilexError
     from smilex.filling import fill_mask
     from smilex.finetuning import finetune
     from smilex.prediction import predict
     from smilex.pretraining import pretrain
-    from smilex.tokenization import SmilesTokenizer
+    from smilex.tokenization import SmilesTokenizer, align_tokens
 
 try:
     __version__ = version("smilex")

@@ -3,6 +3,7 @@
 import math
 import time
 from dataclasses import dataclass
+from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
@@ -109,12 +110,12 @@ class BudgetCallback(TrainerCallback):
         return step / self._budget.steps
 
     def on_train_begin(
-        self, _args: TrainingArguments, state: TrainerState, _control: TrainerControl, **_: object
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Count the evaluations that a resumed run has behind it."""
         self._evaluations = int(EVALUATIONS * self.progress(state.global_step))
 
-    def on_step_end(self, _args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Decide what to do after a step."""
         progress = self.progress(state.global_step)
         if progress >= 1:

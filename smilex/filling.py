@@ -80,7 +80,7 @@ def fill_mask(smiles: str, encoder: str | Path = DEFAULT_ENCODER, top_k: int = 5
     for tokens, log_probability in fillings:
         for place, token in zip(masks, tokens, strict=True):
             ids[place] = token
-        completed = tokenizer.decode(ids, skip_special_tokens=True)
+        completed = str(tokenizer.decode(ids, skip_special_tokens=True))
         if _is_molecule(completed):
             found.append(Filling(completed, math.exp(log_probability)))
         if len(found) == top_k:

@@ -5,13 +5,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-import datasets
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader, Dataset
 from transformers import PrinterCallback, Trainer, TrainingArguments, set_seed
@@ -136,7 +135,7 @@ def pretrain(
     budget = Budget.choose(max_steps, minutes, epochs, data.batches.per_epoch)
     settings = {
         "objective": objective,
-        "model": config.to_diff_dict(),
+        "model": config.own_fields(),
         "encoder": None if encoder is None else str(encoder),
         "corpus": clean.fingerprint,
         "max_steps": budget.max_steps,
@@ -147,12 +146,14 @@ def pretrain(
         "seed": seed,
     }
     with Run.open(output_dir, settings, resume=resume) as run:
-        if run.report is None:
+        report = run.report
+        if report is None:
             set_seed(seed)
             network = _network(method, encoder)
             trainer = PretrainingTrainer(network, data, run, budget, learning_rate, checkpoint_steps, progress=progress)
-            run.finish(_train(trainer, run, clean))
-        return PretrainResult(run.directory, run.report["metrics"], run.report)
+            report = _train(trainer, run, clean)
+            run.finish(report)
+        return PretrainResult(run.directory, report["metrics"], report)
 
 
 def _base_config(model: str | ExLMConfig | None, encoder: str | Path | None) -> ExLMConfig:
@@ -197,7 +198,7 @@ class PretrainingData(Dataset):
         self.held_out_rows, self.rows = order[:held_out], order[held_out:]
         self.batches = LengthBatches(lengths[self.rows], tokens_per_batch, seed)
         self._held_out_batches = LengthBatches(lengths[self.held_out_rows], tokens_per_batch, seed)
-        self._molecules: datasets.Dataset = corpus.dataset.select_columns("input_ids").with_format("numpy")
+        self._molecules = corpus.dataset.select_columns("input_ids").with_format("numpy")
         self._seed = seed
 
     def __getitem__(self, step: int) -> Batch:
@@ -240,7 +241,8 @@ class PretrainingTrainer(Trainer):
         *,
         progress: bool,
     ) -> None:
-        self._data = data
+        self.data = data
+        self.figures: dict[str, float] = {}
         self.budget = BudgetCallback(budget, checkpoint_steps, run.elapsed)
         callbacks = [self.budget, *run.callbacks(self.budget.elapsed)]
         arguments = TrainingArguments(
@@ -257,6 +259,7 @@ class PretrainingTrainer(Trainer):
             save_total_limit=2,
             report_to=[],
             disable_tqdm=True,
+            dataloader_pin_memory=torch.cuda.is_available(),
             remove_unused_columns=False,
         )
         super().__init__(model, arguments, train_dataset=_Steps(data, budget.steps), callbacks=callbacks)
@@ -266,52 +269,52 @@ class PretrainingTrainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader:
         """Hand out the batches in order; several processes take turns."""
-        loader = DataLoader(self.train_dataset, batch_size=1, shuffle=False, collate_fn=itemgetter(0))
+        loader = DataLoader(cast("Dataset", self.train_dataset), batch_size=1, shuffle=False, collate_fn=itemgetter(0))
         return self.accelerator.prepare(loader)
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LambdaLR:
         """Follow the budget, in steps or in minutes."""
-        del num_training_steps  # the budget knows
         if self.lr_scheduler is None:
             self.lr_scheduler = LambdaLR(
-                optimizer or self.optimizer, lambda step: learning_rate_factor(self.budget.progress(step))
+                cast("torch.optim.Optimizer", optimizer or self.optimizer),
+                lambda step: learning_rate_factor(self.budget.progress(step)),
             )
         return self.lr_scheduler
 
     def compute_loss(
-        self, model: ExLMPreTrainedModel, inputs: Batch, return_outputs: bool = False, num_items_in_batch: Any = None
+        self, model: nn.Module, inputs: Batch, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Tensor:
         """Return the objective's loss."""
-        del return_outputs, num_items_in_batch
-        loss = self._data.objective.loss(model, inputs)
+        loss = self.data.objective.loss(cast("ExLMPreTrainedModel", model), inputs)
         if not loss.isfinite():
             raise SmilexError(f"the loss is {loss.item()} at step {self.state.global_step + 1}: lower learning_rate")
         return loss
 
     def evaluate(self, *_: object, **__: object) -> dict[str, float]:
         """Measure the held-out molecules and log the figures."""
-        self.model.eval()
-        batches = (self._prepare_inputs(batch) for batch in self._data.held_out())
-        figures = self._data.objective.evaluate(self.model, batches)
-        self.model.train()
-        self.log({f"heldout_{name}": value for name, value in figures.items()})
-        return figures
+        network = cast("ExLMPreTrainedModel", self.model)
+        network.eval()
+        batches = (self._prepare_inputs(batch) for batch in self.data.held_out())
+        self.figures = self.data.objective.evaluate(network, batches)
+        network.train()
+        self.log({f"heldout_{name}": value for name, value in self.figures.items()})
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, self.figures)
+        return self.figures
 
 
 def _train(trainer: PretrainingTrainer, run: Run, corpus: Corpus) -> dict[str, Any]:
     """Train to the end of the budget, save what there is to keep, and return the report."""
     with quiet_transformers():
         trainer.train(resume_from_checkpoint=None if run.checkpoint is None else str(run.checkpoint))
-    save_model(trainer.model, SmilesTokenizer(), run.directory)
-    metrics = trainer.evaluate()
+    save_model(cast("ExLMPreTrainedModel", trainer.model), SmilesTokenizer(), run.directory)
     plot_loss(run.metrics(), run.directory / "loss.png")
     shutil.rmtree(run.checkpoints, ignore_errors=True)
     return {
         "settings": run.settings,
         "versions": versions(),
         "corpus": {"fingerprint": corpus.fingerprint, **corpus.report.to_dict()},
-        "molecules": {"training": len(trainer._data.rows), "held_out": len(trainer._data.held_out_rows)},
+        "molecules": {"training": len(trainer.data.rows), "held_out": len(trainer.data.held_out_rows)},
         "steps": trainer.state.global_step,
         "seconds": round(trainer.budget.elapsed(), 1),
-        "metrics": metrics,
+        "metrics": trainer.figures,
     }

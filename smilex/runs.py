@@ -112,7 +112,7 @@ class Run:
             yield cls(path, settings)
 
     def callbacks(self, elapsed: Callable[[], float]) -> list[TrainerCallback]:
-        """What the trainer needs to keep the log and the checkpoints; `elapsed` returns seconds of the run so far."""
+        """Return what keeps the log and the checkpoints; `elapsed` tells the seconds of the run so far."""
         return [MetricsLog(self.directory / "metrics.jsonl", self.step), _CompleteCheckpoints(elapsed)]
 
     def metrics(self) -> list[dict[str, Any]]:
@@ -167,7 +167,7 @@ class _CompleteCheckpoints(TrainerCallback):
     def __init__(self, elapsed: Callable[[], float]) -> None:
         self._elapsed = elapsed
 
-    def on_save(self, args: TrainingArguments, state: TrainerState, _control: TrainerControl, **_: object) -> None:
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Flush the checkpoint and write the mark."""
         if not state.is_world_process_zero:
             return
@@ -188,11 +188,11 @@ class MetricsLog(TrainerCallback):
 
     def on_log(
         self,
-        _args: TrainingArguments,
+        args: TrainingArguments,
         state: TrainerState,
-        _control: TrainerControl,
+        control: TrainerControl,
         logs: Mapping[str, float] | None = None,
-        **_: object,
+        **kwargs: Any,
     ) -> None:
         """Append one row, without the trainer's own epoch and its summary at the end."""
         if not logs or "train_runtime" in logs or not state.is_world_process_zero:

@@ -95,6 +95,10 @@ class ExLMConfig(PreTrainedConfig):
         if self.pooling not in {"cls", "mean"}:
             raise SmilexError(f"pooling is 'cls' or 'mean', not {self.pooling!r}")
 
+    def own_fields(self) -> dict[str, Any]:
+        """Return the fields listed above, without what transformers adds; ``ExLMConfig(**fields)`` is a plain copy."""
+        return {name: getattr(self, name) for name in ExLMConfig.__annotations__}
+
     @classmethod
     def from_preset(cls, name: str, **overrides: Any) -> "ExLMConfig":
         """Build the configuration of a named size ("tiny", "small", "base"), with any field overridden."""

@@ -36,8 +36,8 @@ class Objective(ABC):
 
     @classmethod
     def adapt_config(cls, config: ExLMConfig) -> ExLMConfig:
-        """Set what the objective fixes in the encoder's configuration."""
-        return config
+        """Return a copy of the encoder's configuration with what the objective fixes in it."""
+        return ExLMConfig(**config.own_fields())
 
     @abstractmethod
     def encoded_lengths(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,7 +1,7 @@
 """ExLM: masked tokens with several states each, aligned by dynamic programming."""
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 import torch
@@ -75,7 +75,7 @@ class ExLMObjective(Objective):
             molecules += len(labels)
             masked = labels != IGNORED
             counts = masked.sum(1)
-            log_probs = model.mask_log_probs(output, counts)  # (B, M, V)
+            log_probs = cast("ExLMForMaskedLM", model).mask_log_probs(output, counts)  # (B, M, V)
             real = torch.arange(log_probs.shape[1], device=labels.device) < counts.unsqueeze(-1)
             log_probs, hidden = log_probs[real], labels[masked]  # both in order of molecule and place
             correct.append(log_probs.argmax(-1) == hidden)

@@ -24,5 +24,5 @@ class MLMObjective(ExLMObjective):
 
     @classmethod
     def adapt_config(cls, config: ExLMConfig) -> ExLMConfig:
-        """Set one state per mask."""
-        return type(config)(**{**config.to_dict(), "num_states": 1})
+        """Return a copy with one state per mask."""
+        return ExLMConfig(**{**config.own_fields(), "num_states": 1})

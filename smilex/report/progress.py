@@ -1,6 +1,7 @@
 """A progress bar for the trainer."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -33,13 +34,13 @@ class ProgressBar(TrainerCallback):
         self._task = self._bar.add_task("", total=1.0)
 
     def on_train_begin(
-        self, _args: TrainingArguments, state: TrainerState, _control: TrainerControl, **_: object
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Start the bar."""
         if state.is_world_process_zero:
             self._bar.start()
 
-    def on_step_end(self, _args: TrainingArguments, state: TrainerState, _control: TrainerControl, **_: object) -> None:
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Move the bar."""
         shown = ", ".join(f"{name.replace('_', '-')} {value:.3f}" for name, value in self._figures.items())
         self._bar.update(
@@ -48,17 +49,17 @@ class ProgressBar(TrainerCallback):
 
     def on_log(
         self,
-        _args: TrainingArguments,
-        _state: TrainerState,
-        _control: TrainerControl,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
         logs: Mapping[str, float] | None = None,
-        **_: object,
+        **kwargs: Any,
     ) -> None:
         """Remember the latest losses."""
         self._figures |= {name: value for name, value in (logs or {}).items() if name in {"loss", "heldout_loss"}}
 
     def on_train_end(
-        self, _args: TrainingArguments, _state: TrainerState, _control: TrainerControl, **_: object
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Stop the bar."""
         self._bar.stop()

@@ -1,0 +1,294 @@
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rdkit import RDConfig
+from safetensors.torch import load_file
+from transformers import TrainerCallback
+
+import smilex
+from smilex.data.corpus import load_corpus
+from smilex.errors import SmilexError
+from smilex.modeling import ExLMConfig, ExLMForMaskedLM
+from smilex.objectives import OBJECTIVES, get_objective
+from smilex.pretraining import PretrainingData, PretrainingTrainer, pretrain
+from smilex.tokenization import SmilesTokenizer
+
+# A model and a corpus so small that a step takes milliseconds.
+CONFIG = ExLMConfig(
+    vocab_size=len(SmilesTokenizer()),
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=64,
+    max_position_embeddings=100,
+)
+MOLECULES = [
+    line.split()[0] for line in (Path(RDConfig.RDDataDir) / "NCI" / "first_5K.smi").read_text().splitlines()[:300]
+]
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("SMILEX_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+def run(output_dir, corpus=MOLECULES, **settings):
+    defaults = {"model": CONFIG, "tokens_per_batch": 1000, "checkpoint_steps": 4, "progress": False}
+    if not {"max_steps", "minutes", "epochs"} & settings.keys():
+        settings["max_steps"] = 12
+    return pretrain(corpus, output_dir, **{**defaults, **settings})
+
+
+def weights(directory):
+    return load_file(Path(directory) / "model.safetensors")
+
+
+def same(a, b):
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SMILEX_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+        return run(tmp_path_factory.mktemp("runs") / "whole")
+
+
+def test_run_directory(uninterrupted):
+    names = {path.name for path in uninterrupted.output_dir.iterdir()}
+    assert names == {
+        "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
+        "settings.json", "metrics.jsonl", "report.json", "loss.png",
+    }  # fmt: skip
+    report = json.loads((uninterrupted.output_dir / "report.json").read_text())
+    assert report == uninterrupted.report
+    assert report["steps"] == 12
+    assert report["settings"]["seed"] == 0
+    assert report["versions"]["smilex"] == smilex.__version__
+    assert report["corpus"]["read"] == 300
+    assert report["molecules"]["training"] + report["molecules"]["held_out"] == report["corpus"]["kept"]
+    rows = [json.loads(line) for line in (uninterrupted.output_dir / "metrics.jsonl").read_text().splitlines()]
+    held_out = [row for row in rows if "heldout_loss" in row]
+    assert len({row["step"] for row in held_out}) == len(held_out) == 10
+    assert {name.removeprefix("heldout_"): value for name, value in held_out[-1].items() if name != "step"} == (
+        uninterrupted.metrics
+    )
+
+
+def test_saved_run_loads_as_a_model(uninterrupted):
+    model = ExLMForMaskedLM.from_pretrained(uninterrupted.output_dir)
+    assert model.config.num_states == 4
+    assert smilex.embed(["CCO"], uninterrupted.output_dir).shape == (1, 32)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_objectives_learn(objective, tmp_path):
+    result = run(tmp_path / "run", objective=objective, max_steps=150, learning_rate=3e-3)
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    first = next(row for row in rows if "heldout_loss" in row)
+    assert result.metrics["loss"] < first["heldout_loss"] - 0.3
+    assert result.metrics["masked_accuracy"] > 0.25  # the most frequent token alone: about 0.2
+    # A uniform guess over the vocabulary has the entropy log V.
+    assert result.metrics["entropy"] < 0.8 * np.log(CONFIG.vocab_size)
+
+
+def test_held_out_figures_equal_a_plain_computation(uninterrupted, tmp_path):
+    """Masked accuracy, perplexity and entropy, molecule by molecule."""
+    model = ExLMForMaskedLM.from_pretrained(uninterrupted.output_dir).eval()
+    objective = get_objective("exlm")(CONFIG, 0.15)
+    data = PretrainingData(load_corpus(MOLECULES, max_length=100, progress=False), objective, 1000, 0)
+    correct, surprise, entropy, losses = [], [], [], []
+    for batch in data.held_out():
+        for ids, labels in zip(batch["input_ids"], batch["labels"], strict=True):
+            output = model(ids[None], labels=labels[None])
+            losses.append(output.loss.item())
+            hidden = labels[labels != -100]
+            for probs, token in zip(
+                model.mask_log_probs(output, torch.tensor([len(hidden)]))[0].exp(), hidden, strict=True
+            ):
+                correct.append((probs.argmax() == token).item())
+                surprise.append(-probs[token].log().item())
+                entropy.append(-(probs * probs.log()).sum().item())
+    expected = {
+        "loss": np.mean(losses),
+        "masked_accuracy": np.mean(correct),
+        "perplexity": np.exp(np.mean(surprise)),
+        "entropy": np.mean(entropy),
+    }
+    assert uninterrupted.metrics == pytest.approx(expected, rel=1e-4)
+
+
+def test_held_out_molecules_are_never_trained_on():
+    objective = get_objective("exlm")(CONFIG, 0.15)
+    data = PretrainingData(load_corpus(MOLECULES, max_length=100, progress=False), objective, 1000, 3)
+    seen = np.concatenate([data.rows[data.batches[step]] for step in range(data.batches.per_epoch)])
+    assert not set(seen) & set(data.held_out_rows)
+    assert len(set(seen)) + len(data.held_out_rows) == len(data.rows) + len(data.held_out_rows)
+    assert len(data.held_out_rows) == round(0.05 * (len(seen) + len(data.held_out_rows)))
+
+
+def test_a_seed_gives_the_same_weights_and_another_seed_others(uninterrupted, tmp_path):
+    again = run(tmp_path / "again")
+    assert same(weights(again.output_dir), weights(uninterrupted.output_dir))
+    assert again.metrics == uninterrupted.metrics
+    assert not same(weights(run(tmp_path / "other", seed=1).output_dir), weights(uninterrupted.output_dir))
+
+
+class _Interrupt(TrainerCallback):
+    def __init__(self, step):
+        self.step = step
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == self.step:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("step", [2, 4, 7, 12])
+def test_an_interrupted_run_resumes_to_the_same_result(uninterrupted, tmp_path, monkeypatch, step):
+    plain = PretrainingTrainer.train
+    with monkeypatch.context() as patch:
+
+        def interrupted(self, *args, **kwargs):
+            self.add_callback(_Interrupt(step))
+            return plain(self, *args, **kwargs)
+
+        patch.setattr(PretrainingTrainer, "train", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "run")
+    result = run(tmp_path / "run", resume=True)
+    assert same(weights(result.output_dir), weights(uninterrupted.output_dir))
+    assert result.metrics == uninterrupted.metrics
+    logs = [(directory / "metrics.jsonl").read_text() for directory in (result.output_dir, uninterrupted.output_dir)]
+    assert logs[0] == logs[1]
+
+
+SCRIPT = """
+import sys, tests_pretraining as t
+t.run(sys.argv[1], resume=True, max_steps=400, checkpoint_steps=5)
+"""
+
+
+def test_kill_minus_nine_loses_nothing(tmp_path):
+    whole = run(tmp_path / "whole", max_steps=400, checkpoint_steps=5)
+    (tmp_path / "tests_pretraining.py").write_text(Path(__file__).read_text())
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": str(torch.get_num_threads())}
+    killed_at = []
+    for checkpoint in (20, 100):
+        process = subprocess.Popen([sys.executable, "-c", SCRIPT, tmp_path / "killed"], env=environment)
+        mark = tmp_path / "killed" / "checkpoints"
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and process.poll() is None:
+            steps = [int(path.parent.name.split("-")[1]) for path in mark.glob("checkpoint-*/complete.json")]
+            if max(steps, default=0) >= checkpoint:
+                break
+            time.sleep(0.01)
+        assert process.poll() is None, "the run ended before it could be killed"
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        killed_at.append(max(int(path.name.split("-")[1]) for path in mark.iterdir()))
+        assert not (tmp_path / "killed" / "report.json").exists()
+    assert killed_at[0] < killed_at[1] < 400
+    result = run(tmp_path / "killed", max_steps=400, checkpoint_steps=5, resume=True)
+    assert same(weights(result.output_dir), weights(whole.output_dir))
+    assert result.metrics == whole.metrics
+
+
+def test_a_half_written_checkpoint_is_not_taken_for_a_whole_one(uninterrupted, tmp_path, monkeypatch):
+    plain = PretrainingTrainer._save_rng_state
+
+    def cut_off(self, output_dir):
+        if self.state.global_step == 8:
+            raise KeyboardInterrupt
+        plain(self, output_dir)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PretrainingTrainer, "_save_rng_state", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "run")
+    assert (tmp_path / "run" / "checkpoints" / "checkpoint-8" / "model.safetensors").is_file()
+    assert same(weights(run(tmp_path / "run", resume=True).output_dir), weights(uninterrupted.output_dir))
+
+
+def test_a_finished_run_is_returned_as_it_is(uninterrupted, monkeypatch):
+    monkeypatch.setattr(PretrainingTrainer, "train", None)
+    again = run(uninterrupted.output_dir, resume=True)
+    assert again.report == uninterrupted.report
+
+
+def test_minutes_bound_a_run(tmp_path):
+    result = run(tmp_path / "run", minutes=0.05, checkpoint_steps=10_000)
+    assert 3 <= result.report["seconds"] < 30
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    rates = [row["learning_rate"] for row in rows if "learning_rate" in row]
+    assert rates[-1] < 0.2 * max(rates)
+    assert sum("heldout_loss" in row for row in rows) == 10
+
+
+def test_epochs_bound_a_run(tmp_path):
+    result = run(tmp_path / "run", epochs=2, tokens_per_batch=5000)
+    objective = get_objective("exlm")(CONFIG, 0.15)
+    data = PretrainingData(load_corpus(MOLECULES, max_length=100, progress=False), objective, 5000, 0)
+    assert result.report["steps"] == 2 * data.batches.per_epoch
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_starting_from_an_encoder_keeps_its_weights(uninterrupted, tmp_path, objective):
+    result = run(
+        tmp_path / "run", objective=objective, model=None, encoder=uninterrupted.output_dir, max_steps=1,
+        learning_rate=1e-12,
+    )  # fmt: skip
+    before, after = weights(uninterrupted.output_dir), weights(result.output_dir)
+    for name in after:
+        torch.testing.assert_close(after[name], before[name], rtol=0, atol=1e-9, msg=name)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"mask_ratio": 0}, "mask_ratio is a share"),
+        ({"mask_ratio": 1.5}, "mask_ratio is a share"),
+        ({"mask_ratio": float("nan")}, "mask_ratio is a share"),
+        ({"objective": "bert"}, "unknown objective 'bert'; there are exlm, mlm"),
+        ({"model": "huge"}, "unknown model size 'huge'"),
+        ({"model": "tiny", "encoder": "somewhere"}, "either model or encoder"),
+        ({"model": None, "encoder": "nowhere"}, "nowhere"),
+        ({"tokens_per_batch": 0}, "tokens_per_batch must be positive"),
+        ({"checkpoint_steps": 0}, "checkpoint_steps"),
+        ({"max_steps": 0}, "max_steps must be positive"),
+        ({"epochs": 1, "minutes": 1}, "one of max_steps, epochs or minutes; 2 are given"),
+        ({"corpus": []}, "empty"),
+        ({"corpus": ["C"]}, "at least 2 molecules"),
+        ({"corpus": ["not", "molecules"]}, "none of 2 rows is a molecule"),
+        ({"corpus": "no/such/file.smi"}, "file.smi"),
+    ],
+)
+def test_settings_that_cannot_be_used(tmp_path, settings, message):
+    with pytest.raises(SmilexError, match=message):
+        run(tmp_path / "run", **settings)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_loss_that_explodes_is_named(tmp_path):
+    with pytest.raises(SmilexError, match="lower learning_rate"):
+        run(tmp_path / "run", learning_rate=1e30, max_steps=200)
+
+
+@pytest.mark.parametrize("writer", ["_save_rng_state", "_save_optimizer_and_scheduler"])
+def test_a_disk_that_fills_up(tmp_path, monkeypatch, uninterrupted, writer):
+    def full(self, output_dir):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PretrainingTrainer, writer, full)
+        with pytest.raises(SmilexError, match="No space left on device; free space"):
+            run(tmp_path / "run")
+    assert same(weights(run(tmp_path / "run", resume=True).output_dir), weights(uninterrupted.output_dir))
