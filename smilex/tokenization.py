@@ -69,9 +69,11 @@ _PIECES = Regex(r"\[[^\[\]]+\]|Br|Cl|%\(\d+\)|%\d\d|->|<-|>>|.")
 _MAX_PIECE_LENGTH = 200
 
 
-def _build() -> Tokenizer:
+_IDS = {token: index for index, token in enumerate(VOCABULARY)}
+
+
+def _build(ids: dict[str, int]) -> Tokenizer:
     """Assemble the Rust tokenizer: cut into pieces, then match each piece greedily against the vocabulary."""
-    ids = {token: index for index, token in enumerate(VOCABULARY)}
     tokenizer = Tokenizer(
         models.WordPiece(
             ids, unk_token=SPECIAL_TOKENS[1], continuing_subword_prefix="", max_input_chars_per_word=_MAX_PIECE_LENGTH
@@ -102,8 +104,10 @@ class SmilesTokenizer(PreTrainedTokenizerFast):
 
     Parameters
     ----------
+    vocab : dict of str to int, optional
+        Ids of the tokens; transformers hands in those of a saved tokenizer. By default those of `VOCABULARY`.
     **kwargs
-        As for `transformers.PreTrainedTokenizerFast`; none is needed.
+        As for `transformers.PreTrainedTokenizerFast`.
 
     References
     ----------
@@ -120,9 +124,8 @@ class SmilesTokenizer(PreTrainedTokenizerFast):
 
     model_input_names = ["input_ids", "attention_mask"]  # noqa: RUF012 (transformers' own attribute)
 
-    def __init__(self, **kwargs: Any) -> None:
-        if not kwargs.get("tokenizer_file") and kwargs.get("tokenizer_object") is None:
-            kwargs["tokenizer_object"] = _build()
+    def __init__(self, vocab: dict[str, int] | None = None, **kwargs: Any) -> None:
+        kwargs["tokenizer_object"] = _build(_IDS if vocab is None else vocab)
         for token in SPECIAL_TOKENS:
             kwargs.setdefault(f"{token[1:-1].lower()}_token", token)
         kwargs.setdefault("model_max_length", MAX_TOKENS)
@@ -171,4 +174,4 @@ def align_tokens(smiles: str) -> list[Owner]:
     return [owners[start] for start, _ in _TOKENIZER.encode(smiles, add_special_tokens=False).offsets]
 
 
-_TOKENIZER = _build()
+_TOKENIZER = _build(_IDS)

@@ -25,16 +25,17 @@ MOLECULENET = Path(__file__).parents[1] / "../shared/data/moleculenet"
 NCI = [line.split()[0] for line in (Path(RDConfig.RDDataDir) / "NCI/first_5K.smi").read_text().splitlines()]
 
 BOND_SYMBOLS = {
-    "-": Chem.BondType.SINGLE,
-    "=": Chem.BondType.DOUBLE,
-    "#": Chem.BondType.TRIPLE,
-    "$": Chem.BondType.QUADRUPLE,
-    ":": Chem.BondType.AROMATIC,
-    "/": Chem.BondType.SINGLE,
-    "\\": Chem.BondType.SINGLE,
-    "~": Chem.BondType.UNSPECIFIED,
-    "->": Chem.BondType.DATIVE,
-    "<-": Chem.BondType.DATIVE,
+    "-": {Chem.BondType.SINGLE},
+    "=": {Chem.BondType.DOUBLE},
+    "#": {Chem.BondType.TRIPLE},
+    "$": {Chem.BondType.QUADRUPLE},
+    ":": {Chem.BondType.AROMATIC},
+    # RDKit takes a direction between two aromatic atoms for an aromatic bond.
+    "/": {Chem.BondType.SINGLE, Chem.BondType.AROMATIC},
+    "\\": {Chem.BondType.SINGLE, Chem.BondType.AROMATIC},
+    "~": {Chem.BondType.UNSPECIFIED},
+    "->": {Chem.BondType.DATIVE},
+    "<-": {Chem.BondType.DATIVE},
 }
 
 
@@ -301,7 +302,7 @@ def check_alignment(smiles):
             assert mol.GetBondBetweenAtoms(*owner) is not None, (smiles, owner)
             bond = raw.GetBondBetweenAtoms(*(atoms.index(end) for end in owner))
             if piece in BOND_SYMBOLS:
-                assert bond.GetBondType() == BOND_SYMBOLS[piece], (smiles, piece, owner)
+                assert bond.GetBondType() in BOND_SYMBOLS[piece], (smiles, piece, owner)
             else:
                 ring_bonds[owner] += 1
     assert set(ring_bonds.values()) <= {2}, smiles
