@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from smilex.data.rows import encode_rows, warn_invalid
 from smilex.errors import SmilexError
-from smilex.inference import default_device, run_rows
+from smilex.inference import run_rows, to_default_device
 from smilex.modeling import ExLMModel
 from smilex.modeling.loading import DEFAULT_ENCODER, find_encoder, load_model
 from smilex.tokenization import SmilesTokenizer
@@ -64,8 +64,7 @@ def embed(
     """
     if pooling not in ("mean", "cls"):
         raise SmilexError(f"pooling is 'mean' or 'cls', not {pooling!r}")
-    device = default_device()
-    model = load_model(ExLMModel, find_encoder(encoder)).to(device)
+    model = to_default_device(load_model(ExLMModel, find_encoder(encoder)))
     rows = encode_rows(
         smiles,
         SmilesTokenizer(),
@@ -79,5 +78,5 @@ def embed(
         rows.input_ids,
         model.config.hidden_size,
         pad_id=model.config.pad_token_id,
-        device=device,
+        device=model.device,
     )

@@ -1,21 +1,26 @@
 """Running a model over many molecules, row by row."""
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from smilex.data.batching import LengthBatches, pad
+
+Model = TypeVar("Model", bound=nn.Module)
 
 TOKENS_PER_BATCH = 8192
 """Tokens that go through the encoder at once."""
 
 
-def default_device() -> torch.device:
-    """Return the first GPU, or the CPU where there is none."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+def to_default_device(model: Model) -> Model:
+    """Move a model to the first GPU, or to the CPU where there is none, and return it."""
+    # PreTrainedModel.to is this one behind a wrapper that hides its type.
+    nn.Module.to(model, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    return model
 
 
 @torch.inference_mode()

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from packaging.version import InvalidVersion, Version
 from safetensors import SafetensorError
@@ -23,6 +23,9 @@ SHIPPED = Path(smilex.__file__).parent / "pretrained"
 DEFAULT_ENCODER = "smilex-small"
 """What is used where no encoder is named."""
 
+# What transformers and torch raise when a configuration makes no model, or the weights are not whole.
+_DAMAGE = (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, SafetensorError, TypeError, ValueError)
+
 
 def find_encoder(encoder: str | Path) -> Path:
     """Directory of an encoder: one that exists, or one that ships with the package under this name.
@@ -32,15 +35,22 @@ def find_encoder(encoder: str | Path) -> Path:
     SmilexError
         If it is neither; the message lists those that ship.
     """
-    if Path(encoder).is_dir():
-        return Path(encoder)
-    if isinstance(encoder, str) and (SHIPPED / encoder / "config.json").is_file():
-        return SHIPPED / encoder
+    for path in (Path(encoder), SHIPPED / encoder):
+        if is_directory(path):
+            return path
     names = sorted(path.name for path in SHIPPED.iterdir()) if SHIPPED.is_dir() else []
     raise SmilexError(
-        f"no encoder {str(encoder)!r}: it is no directory, and this version ships {', '.join(names) or 'none'}; "
+        f"no encoder {str(encoder)[:100]!r}: it is no directory, and this version ships {', '.join(names) or 'none'}; "
         "make one with smilex pretrain and pass encoder=DIRECTORY"
     )
+
+
+def is_directory(path: Path) -> bool:
+    """Whether this is a directory; a name that no file can have is none."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 @contextmanager
@@ -71,12 +81,14 @@ def load_config(directory: str | Path) -> ExLMConfig:
         If there is no such directory, it holds no ExLM model, or a newer version of smilex wrote it.
     """
     path = Path(directory)
-    if not path.is_dir():
-        raise SmilexError(f"no model at {path}: there is no such directory")
+    if not is_directory(path):
+        raise SmilexError(f"no model at {str(path)[:100]!r}: there is no such directory")
     try:
         content = json.loads((path / "config.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise SmilexError(f"{path} is not a model directory: it has no config.json") from None
+        inside = sorted(path.glob("*/config.json"))
+        way_out = f"; did you mean {inside[0].parent}?" if inside else ""
+        raise SmilexError(f"{path} is not a model directory: it has no config.json{way_out}") from None
     except (OSError, ValueError) as error:
         raise SmilexError(f"cannot read {path / 'config.json'}: {error}") from error
     kind = content.get("model_type") if isinstance(content, dict) else None
@@ -85,8 +97,12 @@ def load_config(directory: str | Path) -> ExLMConfig:
             f"{path} holds a model of type {kind!r}, not {ExLMConfig.model_type!r}: smilex did not write it"
         )
     _check_version(path, str(content.get("smilex_version", "0")))
-    with quiet_transformers():
-        return ExLMConfig.from_pretrained(path)
+    _check_types(path, content)
+    try:
+        with quiet_transformers():
+            return ExLMConfig.from_pretrained(path)
+    except _DAMAGE as error:
+        raise SmilexError(f"{path / 'config.json'} is damaged: {_first_line(error)}") from error
 
 
 def _check_version(path: Path, written_by: str) -> None:
@@ -98,6 +114,19 @@ def _check_version(path: Path, written_by: str) -> None:
         raise SmilexError(
             f"{path} was written by smilex {written_by}, this is {smilex.__version__}: pip install --upgrade smilex"
         )
+
+
+def _check_types(path: Path, content: dict[str, Any]) -> None:
+    """Refuse values of another type than the default, which would fail somewhere deep inside."""
+    for name in ExLMConfig.__annotations__:
+        default = getattr(ExLMConfig, name)
+        value = content.get(name, default)
+        if not isinstance(value, int | float if isinstance(default, float) else type(default)):
+            raise SmilexError(f"{path / 'config.json'} is damaged: {name} is {value!r}")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def load_model(
@@ -112,9 +141,10 @@ def load_model(
     directory : str or Path
         Where the model was saved.
     config : ExLMConfig, optional
-        Configuration to use instead of the saved one; weights whose shape it changes start anew.
+        Configuration to use instead of the saved one.
     new_heads : bool, default False
-        Whether weights that are not in the directory may start anew.
+        Whether weights outside the encoder may start anew, where the directory lacks them or has them in another
+        shape.
 
     Raises
     ------
@@ -124,18 +154,23 @@ def load_model(
     saved = load_config(directory)
     try:
         with quiet_transformers():
-            model, found = model_class.from_pretrained(
+            loaded = model_class.from_pretrained(
                 directory,
                 config=config or saved,
-                ignore_mismatched_sizes=config is not None,
+                ignore_mismatched_sizes=True,  # we look at them below
                 output_loading_info=True,
                 local_files_only=True,
+                use_safetensors=True,  # never a pickle
             )
-    except (OSError, RuntimeError, SafetensorError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise SmilexError(f"cannot load the weights in {directory}: {reason}") from error
-    if found["missing_keys"] and not new_heads:
+    except _DAMAGE as error:
+        raise SmilexError(f"cannot load the weights in {directory}: {_first_line(error)}") from error
+    model, found = cast("tuple[Model, dict[str, Any]]", loaded)
+    lacking = sorted({*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])})
+    if new_heads:
+        lacking = [name for name in lacking if name.startswith(f"{model.base_model_prefix}.")]
+    if lacking:
+        shown = ", ".join(lacking[:3])
         raise SmilexError(
-            f"{directory} was not saved as {model_class.__name__}: it lacks {', '.join(sorted(found['missing_keys'])[:3])}"
+            f"{directory} was not saved as {model_class.__name__}: it lacks {shown}, or has it in another shape"
         )
     return model.eval()
