@@ -1,11 +1,13 @@
 """Fine-tuning an encoder on measured properties of molecules."""
 
+import math
 import os
 import shutil
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import pandas as pd
@@ -14,28 +16,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import EarlyStoppingCallback, PrinterCallback, Trainer, TrainingArguments, set_seed
 
+import smilex
+from smilex.data import splits
 from smilex.data.batching import pad
 from smilex.data.properties import PropertyDataset, load_properties
 from smilex.data.rows import EncodedRows, encode_rows, warn_invalid
-from smilex.data import splits
 from smilex.errors import SmilexError
 from smilex.metrics import evaluate, summarize
-from smilex.modeling import ExLMConfig, ExLMForMoleculeProperty
+from smilex.modeling import ExLMConfig, ExLMForMoleculeProperty, ExLMModel
 from smilex.modeling.loading import DEFAULT_ENCODER, find_encoder, load_config, load_model, quiet_transformers
 from smilex.modeling.molecule_property import CLASSIFICATION, REGRESSION
-from smilex.prediction import predict_rows, prediction_table
+from smilex.prediction import check_task_names, predict_rows, prediction_table
 from smilex.report.plots import plot_parity, plot_roc
 from smilex.report.progress import ProgressBar
 from smilex.runs import MetricsLog, Run, save_model, versions, write_json, write_text
 from smilex.tokenization import SmilesTokenizer
 
-PROBLEM_TYPES: dict[str, Literal["regression", "multi_label_classification"]] = {
-    "regression": REGRESSION,
-    "classification": CLASSIFICATION,
-}
-
-HEADLINE = {"regression": "rmse", "classification": "roc_auc"}
-"""The figure on the validation part that decides when to stop."""
+PROBLEM_TYPES = {"regression": REGRESSION, "classification": CLASSIFICATION}
 
 
 @dataclass(frozen=True)
@@ -124,8 +121,8 @@ def finetune(
     seeds : int, default 3
         Models to train, with seeds 0, 1, …; they differ in the head's weights, the order of the molecules and dropout.
     epochs, patience : int, default 50 and 10
-        Passes over the training part at most, and passes without progress on the validation part (RMSE or ROC-AUC)
-        after which training stops. The weights of the best pass are kept.
+        Passes over the training part at most, and passes without progress on the validation part after which training
+        stops: in the mean squared error of standardised targets, or in ROC-AUC. The weights of the best pass are kept.
     batch_size : int, default 32
         Molecules in a batch.
     learning_rate : float, default 5e-4
@@ -154,7 +151,12 @@ def finetune(
     for name, value in {"seeds": seeds, "epochs": epochs, "patience": patience, "batch_size": batch_size}.items():
         if value < 1:
             raise SmilexError(f"{name} must be at least 1, not {value}")
+    if not 0 < learning_rate < math.inf:
+        raise SmilexError(f"learning_rate must be positive, not {learning_rate}")
+    if (Path(output_dir) / "settings.json").is_file():
+        raise SmilexError(f"{output_dir} already holds a run: name another directory")
     data = load_properties(dataset, smiles_column=smiles_column, target=target, data_dir=data_dir)
+    check_task_names(data.task_names)
     source = None if encoder is None else find_encoder(encoder)
     config = _config(data, source, model, pooling)
     task = _prepare(data, split, config.max_position_embeddings)
@@ -185,7 +187,7 @@ def _config(data: PropertyDataset, source: Path | None, model: str, pooling: str
     }
     if source is None:
         return ExLMConfig.from_preset(model, vocab_size=len(SmilesTokenizer()), **heads)
-    return ExLMConfig(**{**load_config(source).to_dict(), **heads})
+    return ExLMConfig(**{**load_config(source).own_fields(), "smilex_version": smilex.__version__, **heads})
 
 
 def _prepare(data: PropertyDataset, method: splits.SplitMethod, max_length: int) -> _Task:
@@ -198,7 +200,23 @@ def _prepare(data: PropertyDataset, method: splits.SplitMethod, max_length: int)
     for name, part in parts.parts().items():
         if not len(task.labelled(part)):
             raise SmilexError(f"no molecule of the {name} part has a label: use another split or give more labels")
+    _check_labels(data, parts.train)
     return task
+
+
+def _check_labels(data: PropertyDataset, train: NDArray[np.int64]) -> None:
+    """Refuse what float32 cannot tell apart, and warn of tasks that nothing can be learned of."""
+    for name, values in zip(data.task_names, data.targets.T, strict=True):
+        peak, spread = np.nanmax(np.abs(values)), np.nanstd(values)
+        if peak > 1e30 or 0 < spread < max(1e-30, 100 * np.spacing(np.float32(peak))):
+            raise SmilexError(
+                f"target column {name!r} is out of the range of single precision (values to {peak:g}, standard "
+                f"deviation {spread:g}): subtract a constant or change the unit"
+            )
+        if np.isnan(values[train]).all():
+            warnings.warn(
+                f"no molecule of the training part has a label of {name!r}: its predictions mean nothing", stacklevel=4
+            )
 
 
 class _Molecules(torch.utils.data.Dataset):
@@ -221,7 +239,7 @@ def _collate(molecules: list[dict[str, Any]]) -> dict[str, Tensor]:
     labels = np.stack([molecule["labels"] for molecule in molecules])
     return {
         "input_ids": torch.from_numpy(pad(rows, value=0)),
-        "labels": torch.from_numpy(labels).float(),
+        "labels": torch.from_numpy(labels),
     }
 
 
@@ -233,10 +251,8 @@ class FinetuningTrainer(Trainer):
     ) -> None:
         self._task = task
         self._valid = task.labelled(task.parts.valid)
-        headline = HEADLINE[task.data.kind]
-        labels = task.data.targets[self._valid]
-        # With one class only, or one label, the headline figure of the validation part is undefined.
-        defined = bool((np.nanmin(labels, axis=0) < np.nanmax(labels, axis=0)).any())
+        # ROC-AUC is undefined where the validation part has one class only.
+        ranks = task.data.kind == "classification" and bool(_varied(task.data.targets[self._valid]).any())
         arguments = TrainingArguments(
             output_dir=str(run.checkpoints),
             num_train_epochs=recipe.epochs,
@@ -251,11 +267,12 @@ class FinetuningTrainer(Trainer):
             save_strategy="best",
             save_only_model=True,
             save_total_limit=1,
-            metric_for_best_model=headline if defined else "loss",
-            greater_is_better=defined and task.data.kind == "classification",
+            metric_for_best_model="roc_auc" if ranks else "loss",
+            greater_is_better=ranks,
             load_best_model_at_end=True,
             report_to=[],
             disable_tqdm=True,
+            dataloader_pin_memory=torch.cuda.is_available(),
             remove_unused_columns=False,
         )
         super().__init__(
@@ -275,15 +292,18 @@ class FinetuningTrainer(Trainer):
 
     def evaluate(self, *_: object, **__: object) -> dict[str, float]:
         """Score the validation part and log the figures."""
-        network = self.model
-        labels = self._task.data.targets[self._valid]
+        network = cast("ExLMForMoleculeProperty", self.model)
+        data = self._task.data
+        labels = data.targets[self._valid]
         predicted = predict_rows(network, [self._task.rows.input_ids[row] for row in self._valid])
-        scores = evaluate(self._task.data.kind, labels, predicted, self._task.data.task_names)["mean"]
+        if not np.isfinite(predicted).all():
+            raise SmilexError(f"training diverged in epoch {self.state.epoch:.0f}: lower learning_rate")
+        scores = evaluate(data.kind, labels, predicted, data.task_names)["mean"]
         figures = {f"eval_{name}": value for name, value in scores.items() if value is not None}
-        figures["eval_loss"] = _validation_loss(
-            self._task.data.kind, labels, predicted, network.target_std.cpu().numpy()
-        )
+        figures["eval_loss"] = _validation_loss(data.kind, labels, predicted, network.target_std.cpu().numpy())
         self.log(dict(figures))
+        # Early stopping listens here.
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, figures)
         return figures
 
 
@@ -304,17 +324,14 @@ def _train_one(
     directory = run.directory / f"seed-{seed}"
     directory.mkdir()
     set_seed(seed)
-    if source is None:
-        network = ExLMForMoleculeProperty(config)
-    else:
-        network = load_model(ExLMForMoleculeProperty, source, config=config, new_heads=True)
+    network = ExLMForMoleculeProperty(config)
+    if source is not None:
+        network.exlm.load_state_dict(load_model(ExLMModel, source).state_dict())
     if task.data.kind == "regression":
-        labels = torch.from_numpy(task.data.targets[task.parts.train]).float()
-        network.standardize_targets(labels)
+        network.standardize_targets(torch.from_numpy(task.data.targets[task.parts.train]))
     shutil.rmtree(run.checkpoints, ignore_errors=True)
-    trainer = FinetuningTrainer(network, task, recipe, run, seed, progress=progress)
     with quiet_transformers():
-        trainer.train()
+        FinetuningTrainer(network, task, recipe, run, seed, progress=progress).train()
     save_model(network, SmilesTokenizer(), directory)
     return network
 
@@ -339,22 +356,27 @@ def _conclude(run: Run, task: _Task, predictions: NDArray[np.float32]) -> Finetu
         "rows": {
             "total": len(data),
             **{name: len(part) for name, part in task.parts.parts().items()},
-            "invalid": [row._asdict() for row in task.rows.invalid],
-            "duplicates": duplicates(data.smiles),
+            "invalid": [{**row._asdict(), "smiles": _printable(row.smiles)} for row in task.rows.invalid],
+            "duplicates": sum(len(rows) - 1 for rows in splits.duplicate_molecules(data.smiles)),
             "molecules_in_two_parts": splits.shared_molecules(data.smiles, task.parts),
         },
         "metrics": metrics,
     }
-    write_text(run.directory / "predictions.csv", table.to_csv(index=False))
+    write_text(run.directory / "predictions.csv", _printable(table.to_csv(index=False)))
     write_json(run.directory / "metrics.json", metrics)
     _plot(run.directory, data, task.parts.test, predictions)
     run.finish(report)
     return FinetuneResult(run.directory, metrics["test"]["summary"], table, report)
 
 
-def duplicates(smiles: Sequence[str]) -> int:
-    """Rows that repeat the molecule of an earlier row."""
-    return sum(len(rows) - 1 for rows in splits.duplicate_molecules(smiles))
+def _printable(text: str) -> str:
+    """Text that can be written as UTF-8: lone surrogates, which stand for bytes that were not, become escapes."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _varied(labels: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which tasks, columns of labels with NaN, have more than one value."""
+    return np.array([len(np.unique(values[~np.isnan(values)])) > 1 for values in labels.T])
 
 
 def _score(data: PropertyDataset, part: NDArray[np.int64], predictions: NDArray[np.float32]) -> dict[str, Any]:
@@ -371,7 +393,7 @@ def _score(data: PropertyDataset, part: NDArray[np.int64], predictions: NDArray[
 def _plot(directory: Path, data: PropertyDataset, part: NDArray[np.int64], predictions: NDArray[np.float32]) -> None:
     """Draw measured against predicted values of the test part, or its ROC curves, from the mean over seeds."""
     labels, mean = data.targets[part], predictions[:, part].mean(0)
-    varied = np.nanmin(labels, axis=0) < np.nanmax(labels, axis=0)
+    varied = _varied(labels)
     if data.kind == "classification":
         if varied.any():
             plot_roc(labels, mean, data.task_names, directory / "roc.png")

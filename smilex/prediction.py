@@ -1,29 +1,28 @@
 """Predicting properties with a fine-tuned model."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from rdkit import Chem
 
 from smilex.data.rows import InvalidRow, encode_rows, warn_invalid
 from smilex.errors import SmilexError
-from smilex.inference import default_device, run_rows
+from smilex.inference import run_rows, to_default_device
 from smilex.modeling import ExLMForMoleculeProperty
-from smilex.modeling.loading import load_model
+from smilex.modeling.loading import is_directory, load_model
 from smilex.tokenization import SmilesTokenizer
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from rdkit import Chem
+ENDINGS = ("sd", "measured")
+"""What is added to the name of a task for the columns beside its predictions."""
 
 
 def predict(
     model_dir: str | Path,
-    smiles: "Iterable[str | Chem.Mol]",
+    smiles: Iterable[str | Chem.Mol],
     *,
     errors: Literal["report", "raise"] = "report",
 ) -> pd.DataFrame:
@@ -62,36 +61,64 @@ def predict(
     >>> list(predict(directory, ["CCO", "c1ccccc1"]).columns)
     ['smiles', 'logS', 'error']
     """
-    models = [load_model(ExLMForMoleculeProperty, directory) for directory in model_directories(Path(model_dir))]
+    directories = model_directories(Path(model_dir))
+    models = [to_default_device(load_model(ExLMForMoleculeProperty, directory)) for directory in directories]
     config = models[0].config
-    molecules = smiles if isinstance(smiles, str) else list(smiles)
+    molecules = smiles if isinstance(smiles, str | Chem.Mol) else list(smiles)
     rows = encode_rows(molecules, SmilesTokenizer(), max_length=config.max_position_embeddings, errors=errors)
     warn_invalid(rows.invalid, len(rows.input_ids))
     predictions = np.stack([predict_rows(model, rows.input_ids) for model in models])
-    tasks = [config.id2label[index] for index in range(config.num_labels)]
-    return prediction_table([_as_text(item) for item in molecules], predictions, tasks, rows.invalid)
+    tasks = [name for _, name in sorted((config.id2label or {}).items())]
+    given = [Chem.MolToSmiles(item) if isinstance(item, Chem.Mol) else item for item in molecules]
+    return prediction_table(given, predictions, tasks, rows.invalid)
 
 
 def model_directories(model_dir: Path) -> list[Path]:
-    """Directories of the single models in what `smilex.finetune` wrote; one model is itself."""
-    seeds = sorted(model_dir.glob("seed-*"), key=lambda path: int(path.name.removeprefix("seed-")))
-    if seeds and not (model_dir / "report.json").is_file():
-        raise SmilexError(f"{model_dir} holds an unfinished fine-tuning run: finish it first")
-    return seeds or [model_dir]
+    """Directories of the single models in what `smilex.finetune` wrote; one model is itself.
+
+    Raises
+    ------
+    SmilexError
+        If the run is not finished.
+    """
+    report = model_dir / "report.json"
+    found = model_dir.glob("seed-*") if is_directory(model_dir) else ()
+    seeds = [path for path in found if path.name.removeprefix("seed-").isdecimal()]
+    if seeds and not report.is_file():
+        raise SmilexError(f"{model_dir} holds a fine-tuning run that did not finish: run it again in another directory")
+    return sorted(seeds, key=lambda path: int(path.name.removeprefix("seed-"))) or [model_dir]
 
 
 def predict_rows(model: ExLMForMoleculeProperty, rows: Sequence[Sequence[int] | None]) -> NDArray[np.float32]:
-    """Predict tokenised molecules, (n, tasks) with NaN where a row is None."""
-    device = default_device()
-    model = model.to(device).eval()
+    """Predict tokenised molecules where the model is, (n, tasks) with NaN where a row is None."""
     width = model.output.out_features
-    return run_rows(model.predict, rows, width, pad_id=model.config.pad_token_id, device=device)
+    return run_rows(model.eval().predict, rows, width, pad_id=model.config.pad_token_id, device=model.device)
+
+
+def check_task_names(tasks: Sequence[str]) -> None:
+    """Refuse names of tasks that would give a table two columns of one name.
+
+    Examples
+    --------
+    >>> check_task_names(["logS", "error"])
+    Traceback (most recent call last):
+    ...
+    smilex.errors.SmilexError: the predictions have a column 'error' of their own: rename the target column 'error'
+    """
+    taken = {"smiles": "", "part": "", "error": ""} | {f"{task}_{end}": task for task in tasks for end in ENDINGS}
+    for task in tasks:
+        if task in taken:
+            owner = f" for {taken[task]!r}" if taken[task] else ""
+            raise SmilexError(
+                f"the predictions have a column {task!r} of their own{owner}: rename the target column {task!r}"
+            )
 
 
 def prediction_table(
-    smiles: Sequence[str], predictions: NDArray[np.float32], tasks: Sequence[str], invalid: Sequence[InvalidRow]
+    smiles: Sequence[object], predictions: NDArray[np.float32], tasks: Sequence[str], invalid: Sequence[InvalidRow]
 ) -> pd.DataFrame:
     """Lay out predictions of one or several models, (models, n, tasks), as `predict` returns them."""
+    check_task_names(tasks)
     table: dict[str, object] = {"smiles": smiles}
     for index, task in enumerate(tasks):
         values = predictions[:, :, index]
@@ -101,11 +128,3 @@ def prediction_table(
     reasons = {row.index: row.reason for row in invalid}
     table["error"] = [reasons.get(index, "") for index in range(len(smiles))]
     return pd.DataFrame(table)
-
-
-def _as_text(item: "str | Chem.Mol") -> str:
-    if isinstance(item, str):
-        return item
-    from rdkit import Chem
-
-    return Chem.MolToSmiles(item) if isinstance(item, Chem.Mol) else str(item)
