@@ -114,25 +114,18 @@ def load_corpus(
     >>> corpus.report.removed
     {'invalid SMILES': 1, 'duplicate': 1}
     """
+    if num_workers is not None and num_workers < 1:
+        raise SmilexError(f"num_workers is at least 1, not {num_workers}")
     opened = open_source(source, smiles_column)
     settings = Settings(neutralize, max_length, SmilesTokenizer().backend_tokenizer.to_str())
     key = json.dumps([CACHE_VERSION, rdkit.__version__, opened.digest, *settings])
     fingerprint = hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
     cache = Path(cache_dir or os.environ.get("SMILEX_CACHE") or "~/.cache/smilex").expanduser()
     path = cache / "corpora" / fingerprint
-    with _cache_errors(cache):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # The lock goes when its holder dies, so whoever holds it may clear what an earlier holder left unfinished.
-        with FileLock(path.with_suffix(".lock")):
-            if not path.exists():
-                partial = path.with_suffix(".partial")
-                shutil.rmtree(partial, ignore_errors=True)
-                partial.mkdir()
-                try:
-                    _build(partial, opened, settings, num_workers or cpu_count(), progress=progress)
-                    partial.rename(path)
-                finally:
-                    shutil.rmtree(partial, ignore_errors=True)
+    if not path.exists():
+        with _cache_errors(cache):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _build_once(path, opened, settings, num_workers or cpu_count(), progress=progress)
     return _open(path)
 
 
@@ -147,6 +140,21 @@ def _open(path: Path) -> Corpus:
     return Corpus(dataset, report, path.name, path)
 
 
+def _build_once(path: Path, source: Source, settings: Settings, num_workers: int, *, progress: bool) -> None:
+    partial = path.with_suffix(".partial")
+    # The lock goes when its holder dies, so whoever holds it may clear what an earlier holder left unfinished.
+    with FileLock(path.with_suffix(".lock")):
+        if path.exists():  # another process was faster
+            return
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        try:
+            _build(partial, source, settings, num_workers, progress=progress)
+            partial.rename(path)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+
 def _build(folder: Path, source: Source, settings: Settings, num_workers: int, *, progress: bool) -> None:
     report = CleaningReport()
     seen = SeenHashes()
@@ -159,6 +167,7 @@ def _build(folder: Path, source: Source, settings: Settings, num_workers: int, *
             writer.write_batch(_drop_duplicates(cleaned, seen))
             report.add(cleaned.report)
             bar.update(bar.task_ids[0], completed=report.read)
+        bar.update(bar.task_ids[0], total=report.read)
     _require_molecules(report, source)
     (folder / "report.json").write_text(json.dumps(report.to_dict(), indent=1), encoding="utf-8")
 

@@ -8,7 +8,7 @@ import csv
 import io
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
@@ -41,6 +41,19 @@ def as_row(value: Any) -> Row:
     Unreadable(text='', reason='not a string', detail='NoneType')
     """
     return value if isinstance(value, str) else Unreadable("", "not a string", type(value).__name__)
+
+
+def refuse_table(source: object) -> None:
+    """Raise an error for a table or a dict, which would be read as the list of its column names.
+
+    Raises
+    ------
+    SmilexError
+        `source` is a DataFrame, a dict or the like.
+    """
+    if isinstance(source, Mapping) or hasattr(source, "columns"):
+        kind = type(source).__name__
+        raise SmilexError(f"a {kind} is no list of molecules: give the part that holds SMILES, as in table['smiles']")
 
 
 def read_lines(file: BinaryIO, smiles_column: str | None = None) -> Iterator[Row]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from rdkit import Chem
 
 from smilex.data.cleaning import RemovalError, parse_text, shorten
+from smilex.data.readers import refuse_table
 from smilex.errors import SmilexError
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def encode_rows(
     Raises
     ------
     SmilexError
-        `smiles` is a single string or molecule; or, with ``errors="raise"``, a row is invalid.
+        `smiles` is a single string or molecule, or a table; or, with ``errors="raise"``, a row is invalid.
 
     Examples
     --------
@@ -82,8 +83,9 @@ def encode_rows(
     >>> rows.invalid[0].index, rows.invalid[0].smiles
     (1, 'C1CC')
     """
-    if isinstance(smiles, str | Chem.Mol):
-        raise SmilexError("one molecule in place of many: pass a list, for example ['CCO']")
+    if isinstance(smiles, str | Chem.Mol) or not isinstance(smiles, Iterable):
+        raise SmilexError(f"{smiles!r} in place of many molecules: pass a list, for example ['CCO']")
+    refuse_table(smiles)
     if errors not in ("report", "raise"):
         raise SmilexError(f"errors is 'report' or 'raise', not {errors!r}")
     encoded: list[list[int] | None] = []

@@ -17,7 +17,7 @@ import datasets
 from rdkit import RDConfig
 
 from smilex.data.cleaning import shorten
-from smilex.data.readers import FORMATS, Row, Unreadable, arrow_strings, as_row, pick_column
+from smilex.data.readers import FORMATS, Row, Unreadable, arrow_strings, as_row, pick_column, refuse_table
 from smilex.errors import SmilexError
 
 
@@ -56,7 +56,8 @@ def open_source(source: Any, smiles_column: str | None = None) -> Source:
     Raises
     ------
     SmilexError
-        There is no such file or built-in corpus, its kind is unknown, or no column is known to hold SMILES.
+        There is no such file or built-in corpus, its kind is unknown, it is damaged, or no column is known to hold
+        SMILES.
 
     Examples
     --------
@@ -69,6 +70,7 @@ def open_source(source: Any, smiles_column: str | None = None) -> Source:
         return _file(Path(source).expanduser(), smiles_column)
     if isinstance(source, datasets.Dataset):
         return _dataset(source, smiles_column)
+    refuse_table(source)
     if not isinstance(source, Iterable):
         raise SmilexError(f"a corpus is a path, a built-in name, a dataset or an iterable of SMILES, not {source!r}")
     if smiles_column is not None:

@@ -148,7 +148,7 @@ def test_corpus_without_molecules(load, source, message):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["a.smi", "a.csv", "a.smi.gz"])
+@pytest.mark.parametrize("name", ["a.smi", "a.csv", "a.smi.gz", "a.sdf"])
 def test_empty_file(load, tmp_path, name):
     path = tmp_path / name
     path.write_bytes(b"")
@@ -173,6 +173,21 @@ def test_csv_without_a_smiles_column(load, tmp_path):
     with pytest.raises(SmilexError, match=message):
         load(path)
     assert load(path, smiles_column="drug").dataset["smiles"][:] == ["CCO"]
+
+
+def test_number_of_workers_that_is_none(load):
+    with pytest.raises(SmilexError, match="num_workers is at least 1, not 0"):
+        load(["CCO"], num_workers=0)
+
+
+def test_a_cache_that_is_read_only_serves_what_it_has(load, monkeypatch):
+    def refuse(*_args, **_kwargs):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    load(["CCO"])
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    monkeypatch.setattr(corpus_module, "FileLock", refuse)
+    assert load(["CCO"]).dataset["smiles"][:] == ["CCO"]
 
 
 def test_cache_that_cannot_be_written(load, tmp_path):
@@ -278,7 +293,7 @@ def test_two_processes_build_the_same_corpus_at_once(start, load):
 
 
 def test_kill_in_the_middle_leaves_nothing_that_is_taken_for_whole(start, load, tmp_path):
-    process, source = start(SMILES)
+    process, source = start(SMILES[:2000])
     folder = tmp_path / "cache" / "corpora"
     deadline = time.monotonic() + 60
     while not any(path.stat().st_size > 0 for path in folder.glob("*.partial/data.arrow")):
@@ -292,7 +307,7 @@ def test_kill_in_the_middle_leaves_nothing_that_is_taken_for_whole(start, load, 
     assert len(list(folder.glob("*.partial"))) == 1
     assert [path for path in folder.iterdir() if path.is_dir() and path.suffix == ""] == []
     corpus = load(source)
-    assert corpus.report.read == len(SMILES)
+    assert corpus.report.read == 2000
     assert list(folder.glob("*.partial")) == []
     while any(Path(f"/proc/{worker}").exists() for worker in workers):  # none is left behind
         assert time.monotonic() < deadline

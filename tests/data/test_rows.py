@@ -1,6 +1,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from rdkit import Chem
 
@@ -98,10 +99,17 @@ def test_errors_raise_names_row_string_and_reason(tokenizer):
         encode(["CCO"], tokenizer, errors="ignore")
 
 
-@pytest.mark.parametrize("one", ["CCO", Chem.MolFromSmiles("CCO")])
+@pytest.mark.parametrize("one", ["CCO", Chem.MolFromSmiles("CCO"), None, 7])
 def test_one_molecule_in_place_of_a_list(tokenizer, one):
     with pytest.raises(SmilexError, match=r"pass a list, for example \['CCO'\]"):
         encode(one, tokenizer)
+
+
+@pytest.mark.parametrize("table", [pd.DataFrame({"smiles": ["CCO"]}), {"smiles": ["CCO"]}])
+def test_a_table_in_place_of_a_list(tokenizer, table):
+    with pytest.raises(SmilexError, match=r"is no list of molecules: give the part .*, as in table\['smiles'\]"):
+        encode(table, tokenizer)
+    assert len(encode(table["smiles"], tokenizer).input_ids[0]) == 5
 
 
 def test_report_shows_five_rows_and_counts_the_rest():

@@ -1,10 +1,12 @@
 import gzip
 import sys
+from pathlib import Path
 
 import datasets
 import numpy as np
 import pandas as pd
 import pytest
+from rdkit import Chem
 
 from smilex.data import sources
 from smilex.data.readers import Unreadable
@@ -52,6 +54,14 @@ def test_text_files(write, name, content, gz):
 def test_parquet(tmp_path, write, gz):
     pd.DataFrame({"smiles": SMILES}).to_parquet(tmp_path / "b.parquet")
     assert rows_of(write("a.parquet" + gz, (tmp_path / "b.parquet").read_bytes())) == SMILES
+
+
+@pytest.mark.parametrize("gz", ["", ".gz"])
+def test_sdf(write, gz):
+    block = "".join(f"{Chem.MolToMolBlock(Chem.MolFromSmiles(smiles))}\n$$$$\n" for smiles in SMILES)
+    path = write("a.sdf" + gz, block)
+    assert rows_of(path) == ["CCO", "c1ccccc1", "CCO"]
+    assert open_source(path).total == 3
 
 
 @pytest.mark.parametrize(
@@ -179,6 +189,22 @@ def test_errors_of_readers_name_the_file(write):
 def test_dataset_without_a_smiles_column():
     with pytest.raises(SmilexError, match=r"no column is known to hold SMILES: .* the columns are: 'text'"):
         open_source(datasets.Dataset.from_dict({"text": SMILES}))
+
+
+@pytest.mark.parametrize("table", [pd.DataFrame({"smiles": SMILES}), datasets.DatasetDict(), {"smiles": SMILES}])
+def test_a_table_in_place_of_a_list(table):
+    with pytest.raises(SmilexError, match=r"is no list of molecules: give the part .*, as in table\['smiles'\]"):
+        open_source(table)
+
+
+def test_file_that_may_not_be_read(write, monkeypatch):
+    def refuse(*_args):
+        raise PermissionError(13, "Permission denied")
+
+    path = write("a.smi", "CCO\n")
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(SmilexError, match=r"^cannot read .*a\.smi: Permission denied$"):
+        open_source(path)
 
 
 def test_iterables_have_no_columns():
