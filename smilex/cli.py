@@ -1,0 +1,384 @@
+"""The command line: each command parses its arguments, calls the Python function of the same name and prints.
+
+Nothing heavy is imported before a command runs, so that ``smilex --help`` is quick.
+"""
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+import smilex
+from smilex.terminal import Command, progress, say, show
+
+app = typer.Typer(
+    name="smilex",
+    help="Transformer encoders of molecules written as SMILES: pretrain, fine-tune, predict.",
+    epilog="Start with: smilex demo",
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+DEFAULT_ENCODER = "smilex-small"
+
+Errors = Annotated[
+    Literal["report", "raise"],
+    typer.Option(help="Invalid molecules: report them and leave their results empty, or raise an error and stop."),
+]
+Pooling = Annotated[
+    Literal["mean", "cls"],
+    typer.Option(help="Vector of a molecule: the mean over its tokens, or the first state of the opening token CLS."),
+]
+Encoder = Annotated[
+    str, typer.Option(metavar="NAME|DIR", help="Pretrained encoder: a name that ships with smilex, or a directory.")
+]
+SmilesColumn = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="Column with the SMILES; by default the one called smiles (any case)."),
+]
+Input = Annotated[
+    str,
+    typer.Argument(
+        metavar="INPUT",
+        help="Molecules: a .smi, .txt, .csv, .tsv, .parquet or .sdf file (also .gz), or - for stdin, one SMILES a "
+        "line. Each row gives one row of output; a blank line counts as an invalid molecule.",
+        show_default=False,
+    ),
+]
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"smilex {smilex.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _smilex(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Take the options that belong to no command."""
+
+
+@app.command(cls=Command, no_args_is_help=True)
+def pretrain(
+    corpus: Annotated[
+        str,
+        typer.Argument(
+            metavar="CORPUS",
+            help="Molecules without labels: a .smi, .txt, .csv, .tsv, .parquet or .sdf file (also .gz), or a built-in "
+            "name: nci5k (5 000 molecules inside RDKit), moses (1.9 million; pip install --no-deps molsets==0.3.1).",
+            show_default=False,
+        ),
+    ],
+    output_dir: Annotated[
+        Path, typer.Argument(metavar="OUTPUT_DIR", help="Run directory to make.", show_default=False)
+    ],
+    *,
+    objective: Annotated[
+        str, typer.Option(help="What to train on: exlm (expanded masks), mlm (plain masks) …")
+    ] = "exlm",
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Size of a new encoder: tiny (4 layers of width 128), small (6 of 256), base (12 of 768).",
+            show_default="small",
+        ),
+    ] = None,
+    encoder: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Go on from this saved model, in place of --model.")
+    ] = None,
+    max_steps: Annotated[int | None, typer.Option(help="Train for this many optimiser steps.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Train for this many minutes.")] = None,
+    epochs: Annotated[float | None, typer.Option(help="Train for this many passes over the molecules.")] = None,
+    tokens_per_batch: Annotated[int, typer.Option(help="Tokens in a batch; lower it if memory runs out.")] = 4096,
+    learning_rate: Annotated[float, typer.Option(help="Highest learning rate of the schedule.")] = 5e-4,
+    mask_ratio: Annotated[float, typer.Option(help="Share of the tokens to mask, 0 to 1.")] = 0.15,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    checkpoint_steps: Annotated[int, typer.Option(help="Steps between checkpoints.")] = 200,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run of these settings.")] = False,
+) -> None:
+    """Train an encoder on molecules without labels.
+
+    Give one of --max-steps, --minutes and --epochs.
+
+    [bold]Examples[/bold]
+      smilex pretrain nci5k runs/nci --model tiny --epochs 3
+      smilex pretrain zinc.smi.gz runs/zinc --minutes 480 --resume
+    """
+    from smilex.pretraining import pretrain as run
+    from smilex.report.tables import pretraining_results
+
+    result = run(
+        corpus,
+        output_dir,
+        objective,
+        model,
+        encoder=encoder,
+        max_steps=max_steps,
+        minutes=minutes,
+        epochs=epochs,
+        tokens_per_batch=tokens_per_batch,
+        learning_rate=learning_rate,
+        mask_ratio=mask_ratio,
+        seed=seed,
+        checkpoint_steps=checkpoint_steps,
+        resume=resume,
+        progress=progress(),
+    )
+    show(*pretraining_results(result))
+
+
+@app.command(cls=Command, no_args_is_help=True)
+def finetune(
+    dataset: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATASET",
+            help="Measured molecules: a .csv, .tsv or .parquet file (also .gz) with a SMILES column and a column for "
+            "each property; nav17 (1 017 activities inside RDKit); or a MoleculeNet name such as bbbp.",
+            show_default=False,
+        ),
+    ],
+    output_dir: Annotated[
+        Path, typer.Argument(metavar="OUTPUT_DIR", help="Run directory to make.", show_default=False)
+    ],
+    *,
+    encoder: Encoder = DEFAULT_ENCODER,
+    from_scratch: Annotated[
+        bool, typer.Option("--from-scratch", help="Start from random weights, in place of --encoder.")
+    ] = False,
+    model: Annotated[str, typer.Option(help="Size of the network with --from-scratch: tiny, small or base.")] = "small",
+    smiles_column: SmilesColumn = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column to learn, numbers or classes 0 and 1; repeat it for several. By default every column but the "
+            "SMILES. Empty cells are missing labels.",
+        ),
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder of the MoleculeNet files NAME.csv.gz, by default SMILEX_DATA.")
+    ] = None,
+    split: Annotated[
+        Literal["scaffold", "random"],
+        typer.Option(help="Who is tested: molecules with other ring frameworks than in training, or any (80:10:10)."),
+    ] = "scaffold",
+    pooling: Pooling = "mean",
+    seeds: Annotated[int, typer.Option(help="Models to train, from different seeds.")] = 3,
+    epochs: Annotated[int, typer.Option(help="Passes over the training molecules, at most.")] = 50,
+    patience: Annotated[int, typer.Option(help="Stop after this many passes without progress.")] = 10,
+    batch_size: Annotated[int, typer.Option(help="Molecules in a batch.")] = 32,
+    learning_rate: Annotated[float, typer.Option(help="Highest learning rate of the schedule.")] = 5e-4,
+) -> None:
+    """Fit an encoder to measured properties, and test it on molecules it has not seen.
+
+    [bold]Examples[/bold]
+      smilex finetune nav17 runs/nav17 --encoder runs/nci
+      smilex finetune solubility.csv runs/logS --target logS --split random
+    """
+    from smilex.finetuning import finetune as run
+    from smilex.report.tables import finetuning_results
+
+    result = run(
+        dataset,
+        output_dir,
+        None if from_scratch else encoder,
+        model=model,
+        smiles_column=smiles_column,
+        target=target,
+        data_dir=data_dir,
+        split=split,
+        pooling=pooling,
+        seeds=seeds,
+        epochs=epochs,
+        patience=patience,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        progress=progress(),
+    )
+    show(*finetuning_results(result))
+
+
+@app.command(cls=Command, no_args_is_help=True)
+def predict(
+    model_dir: Annotated[
+        Path, typer.Argument(metavar="MODEL_DIR", help="Directory that smilex finetune wrote.", show_default=False)
+    ],
+    molecules: Input,
+    *,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="File for the predictions, .csv or .parquet.", show_default="CSV to stdout"
+        ),
+    ] = None,
+    smiles_column: SmilesColumn = None,
+    errors: Errors = "report",
+) -> None:
+    """Predict properties of molecules with a fine-tuned model.
+
+    The output has a row for each row of the input, in order: the SMILES, a column for each property (with several
+    seeds also its standard deviation), and what is wrong with an invalid molecule.
+
+    [bold]Examples[/bold]
+      smilex predict runs/nav17 library.smi -o predictions.csv
+      echo CCO | smilex predict runs/nav17 -
+    """
+    from smilex.files import TABLES, check_output, csv_text, read_molecules, write_table
+    from smilex.prediction import predict as run
+
+    if output is not None:
+        check_output(output, TABLES, molecules)
+    table = run(model_dir, read_molecules(molecules, smiles_column), errors=errors)
+    if output is None:
+        typer.echo(csv_text(table), nl=False)
+    else:
+        write_table(table, output)
+        say(f"{len(table)} rows written to {output}")
+
+
+@app.command(cls=Command, no_args_is_help=True)
+def embed(
+    molecules: Input,
+    output: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUTPUT",
+            help="File for the vectors: .npy (float32 array, a row for each molecule), .npz (arrays smiles and "
+            "vectors), .csv or .parquet (columns smiles, v0, v1, …).",
+            show_default=False,
+        ),
+    ],
+    *,
+    encoder: Encoder = DEFAULT_ENCODER,
+    pooling: Pooling = "mean",
+    canonical: Annotated[
+        bool,
+        typer.Option(
+            "--canonical/--as-written",
+            help="Encode the canonical SMILES of each molecule, so that its vector does not depend on how it is "
+            "written, or the SMILES as it is written.",
+        ),
+    ] = True,
+    smiles_column: SmilesColumn = None,
+    errors: Errors = "report",
+) -> None:
+    """Encode molecules as vectors, for clustering, similarity or other models.
+
+    The vectors of invalid molecules are NaN.
+
+    [bold]Examples[/bold]
+      smilex embed library.smi library.npy --encoder runs/nci
+      smilex embed assay.csv assay.parquet --smiles-column structure
+    """
+    from smilex.embedding import embed as run
+    from smilex.files import VECTORS, check_output, read_molecules, write_vectors
+
+    check_output(output, VECTORS, molecules)
+    smiles = read_molecules(molecules, smiles_column)
+    vectors = run(smiles, encoder, pooling, canonical=canonical, errors=errors)
+    write_vectors(smiles, vectors, output)
+    say(f"{len(vectors)} vectors of width {vectors.shape[1]} written to {output}")
+
+
+@app.command(cls=Command, no_args_is_help=True)
+def fill_mask(
+    smiles: Annotated[
+        str,
+        typer.Argument(
+            metavar="SMILES",
+            help=r"SMILES with \[MASK] in place of one or more tokens (atoms, bonds, ring digits, brackets). Quote it.",
+            show_default=False,
+        ),
+    ],
+    *,
+    encoder: Encoder = DEFAULT_ENCODER,
+    top_k: Annotated[int, typer.Option(help="Completions to show, at most.")] = 5,
+) -> None:
+    r"""Complete a SMILES with what a pretrained encoder expects at the masks.
+
+    Only completions that are valid molecules are shown, most probable first.
+
+    [bold]Example[/bold]
+      smilex fill-mask 'CC(=O)Oc1ccccc1C(=O)\[MASK]' --encoder runs/nci
+    """
+    from smilex.filling import fill_mask as run
+    from smilex.report.tables import fillings
+
+    show(*fillings(smiles, run(smiles, encoder, top_k)))
+
+
+@app.command(cls=Command, no_args_is_help=True)
+def info(
+    name_or_dir: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME_OR_DIR",
+            help="A directory that smilex pretrain or smilex finetune wrote, the name of an encoder that ships with "
+            "smilex, or a built-in set of molecules: nci5k, moses, nav17 or a MoleculeNet name.",
+            show_default=False,
+        ),
+    ],
+) -> None:
+    """Show what a model or a built-in set of molecules is.
+
+    [bold]Examples[/bold]
+      smilex info runs/nci
+      smilex info nav17
+    """
+    from smilex.inspection import inspect
+    from smilex.report.tables import facts
+
+    show(name_or_dir, facts(inspect(name_or_dir)))
+
+
+@app.command(cls=Command)
+def demo(
+    output_dir: Annotated[
+        Path,
+        typer.Argument(
+            metavar="[OUTPUT_DIR]",
+            help="Directory to make; where it exists, the next free number is added to its name.",
+        ),
+    ] = Path("demo-run"),
+) -> None:
+    """Pretrain, fine-tune and complete molecules, on data inside RDKit: a tour in 5 minutes on 2 cores.
+
+    It compares four predictors of Nav1.7 inhibition: the mean, a random forest on ECFP4 fingerprints, a network from
+    scratch, and the same network pretrained. The code of the tour is smilex/demo.py.
+
+    [bold]Example[/bold]
+      smilex demo
+    """
+    from smilex.demo import run_demo
+
+    run_demo(output_dir, progress=progress())
+
+
+def main() -> None:
+    """Run the command line."""
+    # Before the libraries are imported: their warnings and progress bars are not for the user of a command.
+    for name, value in {
+        "TRANSFORMERS_VERBOSITY": "error",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+        "TQDM_DISABLE": "1",
+        "TORCH_CPP_LOG_LEVEL": "ERROR",
+        "PYTHONWARNINGS": "ignore",
+    }.items():
+        os.environ.setdefault(name, value)
+    logging.disable(logging.WARNING)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # they are text files
+    app(prog_name="smilex")

@@ -1,0 +1,139 @@
+"""What a model directory, a fine-tuning run, a shipped encoder or a built-in set of molecules is."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from smilex.data.properties import MOLECULENET, load_properties
+from smilex.data.sources import BUILT_IN, open_source
+from smilex.data.tables import column_names
+from smilex.errors import SmilexError
+from smilex.modeling.loading import find_encoder, load_config
+from smilex.prediction import model_directories
+
+WEIGHTS = "model.safetensors"
+
+
+def inspect(name_or_dir: str) -> dict[str, str]:
+    """Describe a directory or a built-in name.
+
+    Parameters
+    ----------
+    name_or_dir : str
+        A directory that `smilex.pretrain` or `smilex.finetune` wrote; the name of an encoder that ships with the
+        package; or of a built-in corpus ("nci5k", "moses") or property set ("nav17", "bbbp", …).
+
+    Returns
+    -------
+    dict of str to str
+        What there is to know, by name, in the order in which to show it.
+
+    Raises
+    ------
+    SmilexError
+        If it is none of these, or the directory cannot be read.
+
+    Examples
+    --------
+    >>> inspect("nav17")["molecules"]
+    '1017'
+    """
+    if not Path(name_or_dir).is_dir():
+        if name_or_dir in BUILT_IN:
+            return _corpus(name_or_dir)
+        if name_or_dir.lower() in ("nav17", *MOLECULENET):
+            return _properties(name_or_dir)
+    try:
+        directory = find_encoder(name_or_dir)
+    except SmilexError as error:
+        names = ", ".join([*sorted(BUILT_IN), "nav17", *MOLECULENET])
+        raise SmilexError(f"{error}; sets of molecules are {names}") from error
+    return _directory(directory)
+
+
+def _corpus(name: str) -> dict[str, str]:
+    rows = [row for row in open_source(name).rows() if isinstance(row, str)]
+    return {
+        "kind": "corpus of unlabelled molecules",
+        "rows": str(len(rows)),
+        "longest": f"{max(map(len, rows))} characters",
+        "first rows": ", ".join(rows[:3]),
+        "files": ", ".join(str(path) for path in BUILT_IN[name]()),
+    }
+
+
+def _properties(name: str) -> dict[str, str]:
+    data = load_properties(name)
+    found = {
+        "kind": f"measured properties, {data.kind}",
+        "molecules": str(len(data)),
+        "tasks": column_names(data.task_names),
+    }
+    for task, labels in zip(data.task_names[:12], data.targets.T, strict=False):
+        present = labels[~np.isnan(labels)]
+        if data.kind == "regression":
+            spread = f"{present.min():.2f} to {present.max():.2f}, mean {present.mean():.2f}, sd {present.std():.2f}"
+        else:
+            spread = f"{int(present.sum())} of class 1, {int((present == 0).sum())} of class 0"
+        found[task] = f"{len(present)} labels, {spread}"
+    return found
+
+
+def _directory(directory: Path) -> dict[str, str]:
+    report = _json(directory / "report.json")
+    settings = report.get("settings") or _json(directory / "settings.json")
+    if settings and not report:
+        return {"kind": "unfinished run", **_training(settings)}
+    models = model_directories(directory)
+    config = load_config(models[0])
+    found = {
+        "kind": ", ".join(config.architectures or ["model"]) + (f", {len(models)} seeds" if len(models) > 1 else ""),
+        "size": f"{config.num_hidden_layers} layers of width {config.hidden_size}, "
+        f"{config.num_attention_heads} attention heads",
+        "parameters": f"{_parameters(models[0] / WEIGHTS):,}",
+        "states per mask (k)": str(config.num_states),
+        "vocabulary": f"{config.vocab_size} tokens",
+        "longest molecule": f"{config.max_position_embeddings} tokens, [CLS] and [SEP] included",
+        "written by": f"smilex {config.smilex_version}",
+    }
+    if config.problem_type is not None:
+        found["tasks"] = column_names(str(name) for name in (config.id2label or {}).values())
+        found["pooling"] = config.pooling
+    return found | _training(settings) | _figures(report)
+
+
+def _training(settings: dict[str, Any]) -> dict[str, str]:
+    """List the settings of a run that are plain values, under their own names."""
+    shown = {name: value for name, value in settings.items() if isinstance(value, str | int | float)}
+    if "dataset" in settings:
+        shown = {"dataset": settings["dataset"]["name"], **shown}
+    return {f"trained with {name}": str(value) for name, value in shown.items()}
+
+
+def _figures(report: dict[str, Any]) -> dict[str, str]:
+    """List the figures on the held-out molecules, or on the test part as mean over seeds."""
+    metrics = report.get("metrics", {})
+    if "test" in metrics:
+        means = {name: figure["mean"] for name, figure in metrics["test"]["summary"].items()}
+        return {f"test {name}": f"{value:.3f}" for name, value in means.items() if value is not None}
+    return {f"held-out {name}": f"{value:.3f}" for name, value in metrics.items()}
+
+
+def _parameters(path: Path) -> int:
+    """Count the weights from the file's header; weights that are tied are saved once."""
+    try:
+        with safe_open(path, framework="numpy") as weights:
+            return sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118 (no dict)
+    except (OSError, SafetensorError) as error:
+        raise SmilexError(f"cannot read {path}: {error}; the model is not whole") from error
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except (OSError, ValueError) as error:
+        raise SmilexError(f"cannot read {path}: {error}") from error
