@@ -7,7 +7,6 @@ Everything here wraps RDKit. Its log is captured: what it says about a string be
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 from rdkit import Chem, rdBase
 from rdkit.Chem.MolStandardize import rdMolStandardize
@@ -36,13 +35,6 @@ _PIECE = re.compile(
     r"|(?P<ring>%\(\d+\)|%\d\d|\d)"
     r"|(?P<other>[().])"
 )
-
-
-@contextmanager
-def _captured_log() -> Iterator[rdBase.CaptureErrorLog]:
-    """Silence RDKit for a while, and keep what it says about errors."""
-    with _log_lock, rdBase.BlockLogs(), rdBase.CaptureErrorLog() as log:
-        yield log
 
 
 def parse(smiles: str) -> Chem.Mol:
@@ -77,11 +69,12 @@ def parse(smiles: str) -> Chem.Mol:
     smilex.errors.InvalidSmilesError: invalid SMILES 'c1cccc1': can't kekulize mol.  Unkekulized atoms: 0 1 2 3 4
     """
     text = _clean(smiles)
-    with _captured_log() as log:
+    with _log_lock, rdBase.BlockLogs():
         mol = Chem.MolFromSmiles(text)
-        messages = log.messages
-    if mol is None:
-        raise InvalidSmilesError(smiles, _reason(messages))
+        if mol is None:  # once more, listening: that is slower, and most strings are molecules
+            with rdBase.CaptureErrorLog() as log:
+                Chem.MolFromSmiles(text)
+            raise InvalidSmilesError(smiles, _reason(log.messages))
     return mol
 
 
@@ -141,7 +134,7 @@ def standardize(mol: Chem.Mol, *, neutralize: bool = False) -> Chem.Mol:
     >>> Chem.MolToSmiles(standardize(parse("CC(=O)[O-].[Na+]"), neutralize=True))
     'CC(=O)O'
     """
-    with _captured_log():
+    with _log_lock, rdBase.BlockLogs():
         largest = rdMolStandardize.LargestFragmentChooser().choose(mol)
         return rdMolStandardize.Uncharger().uncharge(largest) if neutralize else largest
 
@@ -170,7 +163,7 @@ def canonicalize(smiles: str) -> str:
     'CCO'
     """
     mol = parse(smiles)
-    with _captured_log():
+    with _log_lock, rdBase.BlockLogs():
         return Chem.MolToSmiles(mol)
 
 
@@ -206,7 +199,7 @@ def enumerate_smiles(smiles: str, n: int, seed: int = 0) -> list[str]:
     if n < 0:
         raise SmilexError(f"n is {n}; ask for 0 or more random SMILES")
     mol = parse(smiles)
-    with _captured_log():
+    with _log_lock, rdBase.BlockLogs():
         return list[str](Chem.MolToRandomSmilesVect(mol, n, randomSeed=seed % (2**31 - 1) + 1))
 
 
@@ -242,7 +235,7 @@ def murcko_scaffold(smiles_or_mol: str | Chem.Mol, *, include_chirality: bool = 
     'c1ccccc1'
     """
     mol = smiles_or_mol if isinstance(smiles_or_mol, Chem.Mol) else parse(smiles_or_mol)
-    with _captured_log():
+    with _log_lock, rdBase.BlockLogs():
         return MurckoScaffold.MurckoScaffoldSmiles(mol=mol, includeChirality=include_chirality)
 
 
@@ -290,7 +283,7 @@ def align(smiles: str) -> list[Owner]:
 def _atom_indices(smiles: str) -> list[int]:
     """Give, for each atom in the order of writing, its index in the parsed molecule; -1 where RDKit drops it."""
     mol = parse(smiles)
-    with _captured_log():
+    with _log_lock, rdBase.BlockLogs():
         written = Chem.MolFromSmiles(smiles.strip(), sanitize=False)
         count = written.GetNumAtoms()
         if count == mol.GetNumAtoms():
