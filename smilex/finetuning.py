@@ -7,29 +7,27 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from transformers import EarlyStoppingCallback, PrinterCallback, Trainer, TrainingArguments, set_seed
+from transformers import set_seed
 
 import smilex
 from smilex.data import splits
-from smilex.data.batching import pad
 from smilex.data.properties import PropertyDataset, load_properties
-from smilex.data.rows import EncodedRows, encode_rows, warn_invalid
+from smilex.data.rows import encode_rows, warn_invalid
 from smilex.errors import SmilexError
 from smilex.metrics import evaluate, summarize
 from smilex.modeling import ExLMConfig, ExLMForMoleculeProperty, ExLMModel
 from smilex.modeling.loading import DEFAULT_ENCODER, find_encoder, load_config, load_model, quiet_transformers
 from smilex.modeling.molecule_property import CLASSIFICATION, REGRESSION
 from smilex.prediction import check_task_names, predict_rows, prediction_table
+from smilex.property_training import PropertyTask, PropertyTrainer, Recipe, varied
 from smilex.report.plots import plot_parity, plot_roc
-from smilex.report.progress import ProgressBar
-from smilex.runs import MetricsLog, Run, save_model, versions, write_json, write_text
+from smilex.runs import Run, save_model, versions, write_json, write_text
 from smilex.tokenization import SmilesTokenizer
 
 PROBLEM_TYPES = {"regression": REGRESSION, "classification": CLASSIFICATION}
@@ -55,29 +53,6 @@ class FinetuneResult:
     metrics: dict[str, Any]
     predictions: pd.DataFrame
     report: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class _Recipe:
-    """How one model is trained."""
-
-    epochs: int
-    patience: int
-    batch_size: int
-    learning_rate: float
-
-
-@dataclass(frozen=True)
-class _Task:
-    """Tokenised molecules, their labels and the parts they belong to."""
-
-    data: PropertyDataset
-    rows: EncodedRows
-    parts: splits.Split
-
-    def labelled(self, part: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Rows of a part that have a label."""
-        return part[~np.isnan(self.data.targets[part]).all(axis=1)]
 
 
 def finetune(
@@ -160,7 +135,7 @@ def finetune(
     source = None if encoder is None else find_encoder(encoder)
     config = _config(data, source, model, pooling)
     task = _prepare(data, split, config.max_position_embeddings)
-    recipe = _Recipe(epochs, patience, batch_size, learning_rate)
+    recipe = Recipe(epochs, patience, batch_size, learning_rate)
     settings = {
         "dataset": {"name": data.name, "fingerprint": data.fingerprint, "tasks": data.task_names},
         "encoder": None if source is None else str(source),
@@ -190,13 +165,13 @@ def _config(data: PropertyDataset, source: Path | None, model: str, pooling: str
     return ExLMConfig(**{**load_config(source).own_fields(), "smilex_version": smilex.__version__, **heads})
 
 
-def _prepare(data: PropertyDataset, method: splits.SplitMethod, max_length: int) -> _Task:
+def _prepare(data: PropertyDataset, method: splits.SplitMethod, max_length: int) -> PropertyTask:
     """Tokenise and split; rows that are no molecule, or too long, are reported and belong to no part."""
     rows = encode_rows(data.smiles, SmilesTokenizer(), max_length=max_length)
     warn_invalid(rows.invalid, len(data), stacklevel=4)
     usable = np.array([ids is not None for ids in rows.input_ids])
     parts = splits.split([smiles if ok else "" for smiles, ok in zip(data.smiles, usable, strict=True)], method)
-    task = _Task(data, rows, parts)
+    task = PropertyTask(data, rows, parts)
     for name, part in parts.parts().items():
         if not len(task.labelled(part)):
             raise SmilexError(f"no molecule of the {name} part has a label: use another split or give more labels")
@@ -207,8 +182,10 @@ def _prepare(data: PropertyDataset, method: splits.SplitMethod, max_length: int)
 def _check_labels(data: PropertyDataset, train: NDArray[np.int64]) -> None:
     """Refuse what float32 cannot tell apart, and warn of tasks that nothing can be learned of."""
     for name, values in zip(data.task_names, data.targets.T, strict=True):
-        peak, spread = np.nanmax(np.abs(values)), np.nanstd(values)
-        if peak > 1e30 or 0 < spread < max(1e-30, 100 * np.spacing(np.float32(peak))):
+        with np.errstate(over="ignore", invalid="ignore"):
+            peak, spread = np.nanmax(np.abs(values)), np.nanstd(values)
+            step = np.spacing(np.float32(peak))
+        if peak > 1e30 or 0 < spread < max(1e-30, 100 * step):
             raise SmilexError(
                 f"target column {name!r} is out of the range of single precision (values to {peak:g}, standard "
                 f"deviation {spread:g}): subtract a constant or change the unit"
@@ -219,106 +196,8 @@ def _check_labels(data: PropertyDataset, train: NDArray[np.int64]) -> None:
             )
 
 
-class _Molecules(torch.utils.data.Dataset):
-    """The labelled molecules of a part, for the trainer."""
-
-    def __init__(self, task: _Task, part: NDArray[np.int64]) -> None:
-        self._task = task
-        self._part = task.labelled(part)
-
-    def __len__(self) -> int:
-        return len(self._part)
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        row = self._part[index]
-        return {"input_ids": self._task.rows.input_ids[row], "labels": self._task.data.targets[row]}
-
-
-def _collate(molecules: list[dict[str, Any]]) -> dict[str, Tensor]:
-    rows = [np.asarray(molecule["input_ids"], dtype=np.int64) for molecule in molecules]
-    labels = np.stack([molecule["labels"] for molecule in molecules])
-    return {
-        "input_ids": torch.from_numpy(pad(rows, value=0)),
-        "labels": torch.from_numpy(labels),
-    }
-
-
-class FinetuningTrainer(Trainer):
-    """transformers' Trainer that stops on the figures of the validation part."""
-
-    def __init__(
-        self, model: ExLMForMoleculeProperty, task: _Task, recipe: _Recipe, run: Run, seed: int, *, progress: bool
-    ) -> None:
-        self._task = task
-        self._valid = task.labelled(task.parts.valid)
-        # ROC-AUC is undefined where the validation part has one class only.
-        ranks = task.data.kind == "classification" and bool(_varied(task.data.targets[self._valid]).any())
-        arguments = TrainingArguments(
-            output_dir=str(run.checkpoints),
-            num_train_epochs=recipe.epochs,
-            per_device_train_batch_size=recipe.batch_size,
-            train_sampling_strategy="group_by_length",
-            learning_rate=recipe.learning_rate,
-            weight_decay=0.01,
-            warmup_steps=0.1,
-            seed=seed,
-            eval_strategy="epoch",
-            logging_strategy="epoch",
-            save_strategy="best",
-            save_only_model=True,
-            save_total_limit=1,
-            metric_for_best_model="roc_auc" if ranks else "loss",
-            greater_is_better=ranks,
-            load_best_model_at_end=True,
-            report_to=[],
-            disable_tqdm=True,
-            dataloader_pin_memory=torch.cuda.is_available(),
-            remove_unused_columns=False,
-        )
-        super().__init__(
-            model,
-            arguments,
-            data_collator=_collate,
-            train_dataset=_Molecules(task, task.parts.train),
-            eval_dataset=_Molecules(task, task.parts.valid),
-            callbacks=[
-                EarlyStoppingCallback(early_stopping_patience=recipe.patience),
-                MetricsLog(run.directory / f"seed-{seed}" / "metrics.jsonl", last_step=0),
-            ],
-        )
-        self.remove_callback(PrinterCallback)
-        if progress:
-            self.add_callback(ProgressBar(lambda step: step / self.state.max_steps, f"seed {seed}"))
-
-    def evaluate(self, *_: object, **__: object) -> dict[str, float]:
-        """Score the validation part and log the figures."""
-        network = cast("ExLMForMoleculeProperty", self.model)
-        data = self._task.data
-        labels = data.targets[self._valid]
-        predicted = predict_rows(network, [self._task.rows.input_ids[row] for row in self._valid])
-        if not np.isfinite(predicted).all():
-            raise SmilexError(f"training diverged in epoch {self.state.epoch:.0f}: lower learning_rate")
-        scores = evaluate(data.kind, labels, predicted, data.task_names)["mean"]
-        figures = {f"eval_{name}": value for name, value in scores.items() if value is not None}
-        figures["eval_loss"] = _validation_loss(data.kind, labels, predicted, network.target_std.cpu().numpy())
-        self.log(dict(figures))
-        # Early stopping listens here.
-        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, figures)
-        return figures
-
-
-def _validation_loss(
-    kind: str, labels: NDArray[np.float64], predicted: NDArray[np.float32], scale: NDArray[np.float32]
-) -> float:
-    """Training loss without dropout, from predictions in the units of the data."""
-    if kind == "regression":
-        return float(np.nanmean(((predicted - labels) / scale) ** 2))
-    sure = np.clip(predicted.astype(np.float64), 1e-7, 1 - 1e-7)
-    return float(-np.nanmean(labels * np.log(sure) + (1 - labels) * np.log(1 - sure)))
-
-
 def _train_one(
-    task: _Task, config: ExLMConfig, source: Path | None, recipe: _Recipe, run: Run, seed: int, *, progress: bool
+    task: PropertyTask, config: ExLMConfig, source: Path | None, recipe: Recipe, run: Run, seed: int, *, progress: bool
 ) -> ExLMForMoleculeProperty:
     """Train the model of one seed and save it."""
     directory = run.directory / f"seed-{seed}"
@@ -331,21 +210,15 @@ def _train_one(
         network.standardize_targets(torch.from_numpy(task.data.targets[task.parts.train]))
     shutil.rmtree(run.checkpoints, ignore_errors=True)
     with quiet_transformers():
-        FinetuningTrainer(network, task, recipe, run, seed, progress=progress).train()
+        PropertyTrainer(network, task, recipe, run, seed, progress=progress).train()
     save_model(network, SmilesTokenizer(), directory)
     return network
 
 
-def _conclude(run: Run, task: _Task, predictions: NDArray[np.float32]) -> FinetuneResult:
+def _conclude(run: Run, task: PropertyTask, predictions: NDArray[np.float32]) -> FinetuneResult:
     """Write the table, the figures and the plots of all seeds; predictions are (seeds, n, tasks)."""
     data = task.data
-    table = prediction_table(data.smiles, predictions, data.task_names, task.rows.invalid)
-    part_of_row = np.full(len(data), "", dtype=object)
-    for name, part in task.parts.parts().items():
-        part_of_row[part] = name
-    table.insert(1, "part", part_of_row)
-    for index, name in enumerate(data.task_names):
-        table.insert(2 + index, f"{name}_measured", data.targets[:, index])
+    table = _table(task, predictions)
     metrics = {
         name: _score(data, part, predictions[:, part])
         for name, part in (("valid", task.parts.valid), ("test", task.parts.test))
@@ -369,14 +242,21 @@ def _conclude(run: Run, task: _Task, predictions: NDArray[np.float32]) -> Finetu
     return FinetuneResult(run.directory, metrics["test"]["summary"], table, report)
 
 
+def _table(task: PropertyTask, predictions: NDArray[np.float32]) -> pd.DataFrame:
+    """Lay out parts and measured values before the columns of `smilex.predict`."""
+    data = task.data
+    part_of_row = np.full(len(data), "", dtype=object)
+    for name, part in task.parts.parts().items():
+        part_of_row[part] = name
+    measured = {f"{name}_measured": data.targets[:, index] for index, name in enumerate(data.task_names)}
+    known = pd.DataFrame({"smiles": data.smiles, "part": part_of_row, **measured})
+    predicted = prediction_table(data.smiles, predictions, data.task_names, task.rows.invalid)
+    return pd.concat([known, predicted.drop(columns="smiles")], axis=1)
+
+
 def _printable(text: str) -> str:
     """Text that can be written as UTF-8: lone surrogates, which stand for bytes that were not, become escapes."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def _varied(labels: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which tasks, columns of labels with NaN, have more than one value."""
-    return np.array([len(np.unique(values[~np.isnan(values)])) > 1 for values in labels.T])
 
 
 def _score(data: PropertyDataset, part: NDArray[np.int64], predictions: NDArray[np.float32]) -> dict[str, Any]:
@@ -393,14 +273,14 @@ def _score(data: PropertyDataset, part: NDArray[np.int64], predictions: NDArray[
 def _plot(directory: Path, data: PropertyDataset, part: NDArray[np.int64], predictions: NDArray[np.float32]) -> None:
     """Draw measured against predicted values of the test part, or its ROC curves, from the mean over seeds."""
     labels, mean = data.targets[part], predictions[:, part].mean(0)
-    varied = _varied(labels)
+    drawn = varied(labels)
     if data.kind == "classification":
-        if varied.any():
+        if drawn.any():
             plot_roc(labels, mean, data.task_names, directory / "roc.png")
         return
     spread = predictions[:, part].std(0, ddof=1) if len(predictions) > 1 else None
     for index, name in enumerate(data.task_names):
-        if varied[index]:
+        if drawn[index]:
             file = "parity.png" if len(data.task_names) == 1 else f"parity-{index}.png"
             task_spread = None if spread is None else spread[:, index]
             plot_parity(labels[:, index], mean[:, index], name, directory / file, y_std=task_spread)

@@ -1,0 +1,144 @@
+"""Training one model on measured properties: the trainer behind `smilex.finetune`."""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import EarlyStoppingCallback, PrinterCallback, Trainer, TrainingArguments
+
+from smilex.data.batching import pad
+from smilex.data.properties import PropertyDataset
+from smilex.data.rows import EncodedRows
+from smilex.data.splits import Split
+from smilex.errors import SmilexError
+from smilex.metrics import evaluate
+from smilex.modeling import ExLMForMoleculeProperty
+from smilex.prediction import predict_rows
+from smilex.report.progress import ProgressBar
+from smilex.runs import MetricsLog, Run
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one model is trained."""
+
+    epochs: int
+    patience: int
+    batch_size: int
+    learning_rate: float
+
+
+@dataclass(frozen=True)
+class PropertyTask:
+    """Tokenised molecules, their labels and the parts they belong to."""
+
+    data: PropertyDataset
+    rows: EncodedRows
+    parts: Split
+
+    def labelled(self, part: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rows of a part that have a label."""
+        return part[~np.isnan(self.data.targets[part]).all(axis=1)]
+
+
+def varied(labels: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which tasks, columns of labels with NaN, have more than one value."""
+    return np.array([len(np.unique(values[~np.isnan(values)])) > 1 for values in labels.T])
+
+
+class _Molecules(torch.utils.data.Dataset):
+    """The labelled molecules of a part, for the trainer."""
+
+    def __init__(self, task: PropertyTask, part: NDArray[np.int64]) -> None:
+        self._task = task
+        self._part = task.labelled(part)
+
+    def __len__(self) -> int:
+        return len(self._part)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        row = self._part[index]
+        return {"input_ids": self._task.rows.input_ids[row], "labels": self._task.data.targets[row]}
+
+
+def _collate(molecules: list[dict[str, Any]]) -> dict[str, Tensor]:
+    rows = [np.asarray(molecule["input_ids"], dtype=np.int64) for molecule in molecules]
+    labels = np.stack([molecule["labels"] for molecule in molecules])
+    return {"input_ids": torch.from_numpy(pad(rows, value=0)), "labels": torch.from_numpy(labels).float()}
+
+
+class PropertyTrainer(Trainer):
+    """transformers' Trainer that stops on the figures of the validation part."""
+
+    def __init__(
+        self, model: ExLMForMoleculeProperty, task: PropertyTask, recipe: Recipe, run: Run, seed: int, *, progress: bool
+    ) -> None:
+        self._task = task
+        self._valid = task.labelled(task.parts.valid)
+        # ROC-AUC is undefined where the validation part has one class only.
+        ranks = task.data.kind == "classification" and bool(varied(task.data.targets[self._valid]).any())
+        arguments = TrainingArguments(
+            output_dir=str(run.checkpoints),
+            num_train_epochs=recipe.epochs,
+            per_device_train_batch_size=recipe.batch_size,
+            train_sampling_strategy="group_by_length",
+            learning_rate=recipe.learning_rate,
+            weight_decay=0.01,
+            warmup_steps=0.1,
+            seed=seed,
+            eval_strategy="epoch",
+            logging_strategy="epoch",
+            save_strategy="best",
+            save_only_model=True,
+            save_total_limit=1,
+            metric_for_best_model="roc_auc" if ranks else "loss",
+            greater_is_better=ranks,
+            load_best_model_at_end=True,
+            report_to=[],
+            disable_tqdm=True,
+            dataloader_pin_memory=torch.cuda.is_available(),
+            remove_unused_columns=False,
+        )
+        super().__init__(
+            model,
+            arguments,
+            data_collator=_collate,
+            train_dataset=_Molecules(task, task.parts.train),
+            eval_dataset=_Molecules(task, task.parts.valid),
+            callbacks=[
+                EarlyStoppingCallback(early_stopping_patience=recipe.patience),
+                MetricsLog(run.directory / f"seed-{seed}" / "metrics.jsonl", last_step=0),
+            ],
+        )
+        self.remove_callback(PrinterCallback)
+        if progress:
+            self.add_callback(ProgressBar(lambda step: step / self.state.max_steps, f"seed {seed}"))
+
+    def evaluate(self, *_: object, **__: object) -> dict[str, float]:
+        """Score the validation part and log the figures."""
+        network = cast("ExLMForMoleculeProperty", self.model)
+        data = self._task.data
+        labels = data.targets[self._valid]
+        predicted = predict_rows(network, [self._task.rows.input_ids[row] for row in self._valid])
+        if not np.isfinite(predicted).all():
+            raise SmilexError(f"training diverged in epoch {self.state.epoch:.0f}: lower learning_rate")
+        scores = evaluate(data.kind, labels, predicted, data.task_names)["mean"]
+        figures = {f"eval_{name}": value for name, value in scores.items() if value is not None}
+        figures["eval_loss"] = _validation_loss(data.kind, labels, predicted, network.target_std.cpu().numpy())
+        self.log(dict(figures))
+        # Early stopping listens here.
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, figures)
+        return figures
+
+
+def _validation_loss(
+    kind: str, labels: NDArray[np.float64], predicted: NDArray[np.float32], scale: NDArray[np.float32]
+) -> float:
+    """Training loss without dropout, from predictions in the units of the data."""
+    if kind == "regression":
+        return float(np.nanmean(((predicted - labels) / scale) ** 2))
+    sure = np.clip(predicted.astype(np.float64), 1e-7, 1 - 1e-7)
+    return float(-np.nanmean(labels * np.log(sure) + (1 - labels) * np.log(1 - sure)))
