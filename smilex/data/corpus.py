@@ -136,7 +136,8 @@ def _open(path: Path) -> Corpus:
         if len(dataset) != report.kept:
             raise ValueError(f"{len(dataset)} of {report.kept} molecules are there")  # noqa: TRY301 (one message for all)
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        raise SmilexError(f"{path} in the cache is damaged ({error}): delete it and try again") from error
+        reason = " ".join(str(error).split())
+        raise SmilexError(f"{path} in the cache is damaged ({reason}): delete it and try again") from error
     return Corpus(dataset, report, path.name, path)
 
 
