@@ -40,7 +40,9 @@ def moleculenet(limit):
         pytest.skip("MoleculeNet files are not there")
     for path in sorted(SHARED.glob("moleculenet/*.csv.gz")):
         with gzip.open(path, "rt") as file:
-            smiles = [row["smiles"].strip() for row in csv.DictReader(file)]
+            smiles = [
+                row["smiles"].strip() for row in csv.DictReader(file) if row["smiles"] != "FAIL"
+            ]  # ToxCast has it
         yield from random.Random(0).sample(smiles, min(limit, len(smiles)))
 
 
@@ -235,8 +237,9 @@ def test_real_molecules():
 
 @pytest.mark.slow
 def test_every_real_molecule():
-    for smiles in [*NCI, *moleculenet(10**9)]:
-        check_round_trip(written(smiles))
+    everything = [*NCI, *moleculenet(10**9)]
+    for start in range(0, len(everything), 1000):
+        check_round_trip(text for smiles in everything[start : start + 1000] for text in written(smiles))
 
 
 @st.composite
