@@ -1,5 +1,5 @@
 import math
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ def enumerate_fillings(log_emission, log_transition, num_masks):
     """Probability of every filling: the sum over all paths, given that a path has num_masks + 2 states."""
     states, vocabulary = log_emission.shape
     paths = [(0, *middle, states - 1) for middle in combinations(range(1, states - 1), num_masks)]
-    weights = [math.exp(sum(log_transition[u, v].item() for u, v in zip(p, p[1:], strict=False))) for p in paths]
+    weights = [math.exp(sum(log_transition[u, v].item() for u, v in pairwise(p))) for p in paths]
     probs = log_emission.exp()
     return {
         tokens: sum(
