@@ -3,8 +3,6 @@
 Nothing heavy is imported before a command runs, so that ``smilex --help`` is quick.
 """
 
-import logging
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -12,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 import smilex
-from smilex.terminal import Command, progress, say, show
+from smilex.terminal import Command, progress, quiet_libraries, say, show
 
 app = typer.Typer(
     name="smilex",
@@ -47,7 +45,7 @@ Input = Annotated[
     typer.Argument(
         metavar="INPUT",
         help="Molecules: a .smi, .txt, .csv, .tsv, .parquet or .sdf file (also .gz), or - for stdin, one SMILES a "
-        "line. Each row gives one row of output; a blank line counts as an invalid molecule.",
+        "line. Each row, counted from 0, gives one row of output; a blank line is a row without a molecule.",
         show_default=False,
     ),
 ]
@@ -109,12 +107,15 @@ def pretrain(
 ) -> None:
     """Train an encoder on molecules without labels.
 
-    Give one of --max-steps, --minutes and --epochs.
+    Say how long with one of --max-steps, --minutes and --epochs. A run that is
+    interrupted goes on from its last checkpoint with --resume.
 
     [bold]Examples[/bold]
       smilex pretrain nci5k runs/nci --model tiny --epochs 3
       smilex pretrain zinc.smi.gz runs/zinc --minutes 480 --resume
     """
+    if sum(budget is not None for budget in (max_steps, minutes, epochs)) != 1:
+        raise typer.BadParameter("say how long to train with one of --max-steps, --minutes and --epochs")
     from smilex.pretraining import pretrain as run
     from smilex.report.tables import pretraining_results
 
@@ -155,9 +156,9 @@ def finetune(
     *,
     encoder: Encoder = DEFAULT_ENCODER,
     from_scratch: Annotated[
-        bool, typer.Option("--from-scratch", help="Start from random weights, in place of --encoder.")
-    ] = False,
-    model: Annotated[str, typer.Option(help="Size of the network with --from-scratch: tiny, small or base.")] = "small",
+        str | None,
+        typer.Option(metavar="SIZE", help="Start from random weights, in place of --encoder: tiny, small or base."),
+    ] = None,
     smiles_column: SmilesColumn = None,
     target: Annotated[
         list[str] | None,
@@ -183,18 +184,23 @@ def finetune(
 ) -> None:
     """Fit an encoder to measured properties, and test it on molecules it has not seen.
 
+    The run directory holds a model for each seed, predictions.csv with every
+    row of the dataset, metrics.json, report.json and plots.
+
     [bold]Examples[/bold]
       smilex finetune nav17 runs/nav17 --encoder runs/nci
       smilex finetune solubility.csv runs/logS --target logS --split random
     """
+    if from_scratch is not None and encoder != DEFAULT_ENCODER:
+        raise typer.BadParameter("give either --encoder or --from-scratch")
     from smilex.finetuning import finetune as run
     from smilex.report.tables import finetuning_results
 
     result = run(
         dataset,
         output_dir,
-        None if from_scratch else encoder,
-        model=model,
+        encoder if from_scratch is None else None,
+        model=from_scratch or "small",
         smiles_column=smiles_column,
         target=target,
         data_dir=data_dir,
@@ -228,8 +234,10 @@ def predict(
 ) -> None:
     """Predict properties of molecules with a fine-tuned model.
 
-    The output has a row for each row of the input, in order: the SMILES, a column for each property (with several
-    seeds also its standard deviation), and what is wrong with an invalid molecule.
+    The output has a row for each row of the input, in order: the SMILES, a
+    column for each property (the probability of class 1 for classes), its
+    standard deviation over the models of several seeds, and what is wrong with
+    an invalid molecule.
 
     [bold]Examples[/bold]
       smilex predict runs/nav17 library.smi -o predictions.csv
@@ -355,8 +363,9 @@ def demo(
 ) -> None:
     """Pretrain, fine-tune and complete molecules, on data inside RDKit: a tour in 5 minutes on 2 cores.
 
-    It compares four predictors of Nav1.7 inhibition: the mean, a random forest on ECFP4 fingerprints, a network from
-    scratch, and the same network pretrained. The code of the tour is smilex/demo.py.
+    It compares four predictors of Nav1.7 inhibition: the mean, a random forest
+    on ECFP4 fingerprints, a network from scratch, and the same network
+    pretrained. The code of the tour is smilex/demo.py.
 
     [bold]Example[/bold]
       smilex demo
@@ -368,17 +377,7 @@ def demo(
 
 def main() -> None:
     """Run the command line."""
-    # Before the libraries are imported: their warnings and progress bars are not for the user of a command.
-    for name, value in {
-        "TRANSFORMERS_VERBOSITY": "error",
-        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-        "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
-        "TQDM_DISABLE": "1",
-        "TORCH_CPP_LOG_LEVEL": "ERROR",
-        "PYTHONWARNINGS": "ignore",
-    }.items():
-        os.environ.setdefault(name, value)
-    logging.disable(logging.WARNING)
+    quiet_libraries()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # they are text files
     app(prog_name="smilex")

@@ -69,7 +69,7 @@ def _is_header(row: Row) -> bool:
 
 def _text(row: Row) -> str:
     text = row if isinstance(row, str) else row.text
-    return text.encode("utf-8", "backslashreplace").decode()  # \\x in place of a byte that is not UTF-8
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def check_output(path: Path, kinds: Sequence[str], source: str = STDIN) -> None:

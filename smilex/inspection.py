@@ -12,8 +12,6 @@ from smilex.data.properties import MOLECULENET, load_properties
 from smilex.data.sources import BUILT_IN, open_source
 from smilex.data.tables import column_names
 from smilex.errors import SmilexError
-from smilex.modeling.loading import find_encoder, load_config
-from smilex.prediction import model_directories
 
 WEIGHTS = "model.safetensors"
 
@@ -47,6 +45,8 @@ def inspect(name_or_dir: str) -> dict[str, str]:
             return _corpus(name_or_dir)
         if name_or_dir.lower() in ("nav17", *MOLECULENET):
             return _properties(name_or_dir)
+    from smilex.modeling.loading import find_encoder  # after the sets of molecules, which need no torch
+
     try:
         directory = find_encoder(name_or_dir)
     except SmilexError as error:
@@ -87,7 +87,11 @@ def _directory(directory: Path) -> dict[str, str]:
     report = _json(directory / "report.json")
     settings = report.get("settings") or _json(directory / "settings.json")
     if settings and not report:
-        return {"kind": "unfinished run", **_training(settings)}
+        way_out = "the same command with --resume goes on" if "corpus" in settings else "start it anew"
+        return {"kind": f"unfinished run: {way_out}", **_training(settings)}
+    from smilex.modeling.loading import load_config
+    from smilex.prediction import model_directories
+
     models = model_directories(directory)
     config = load_config(models[0])
     found = {
@@ -103,15 +107,22 @@ def _directory(directory: Path) -> dict[str, str]:
     if config.problem_type is not None:
         found["tasks"] = column_names(str(name) for name in (config.id2label or {}).values())
         found["pooling"] = config.pooling
-    return found | _training(settings) | _figures(report)
+    return found | _training(settings) | _amount(report) | _figures(report)
 
 
 def _training(settings: dict[str, Any]) -> dict[str, str]:
     """List the settings of a run that are plain values, under their own names."""
     shown = {name: value for name, value in settings.items() if isinstance(value, str | int | float)}
-    if "dataset" in settings:
+    if "dataset" in settings:  # its name stands inside
         shown = {"dataset": settings["dataset"]["name"], **shown}
     return {f"trained with {name}": str(value) for name, value in shown.items()}
+
+
+def _amount(report: dict[str, Any]) -> dict[str, str]:
+    """Say how many molecules a run learned from, and how long it took."""
+    molecules = report.get("molecules", {}).get("training", report.get("rows", {}).get("train"))
+    amount = {"training molecules": molecules, "steps": report.get("steps"), "seconds": report.get("seconds")}
+    return {name: str(value) for name, value in amount.items() if value is not None}
 
 
 def _figures(report: dict[str, Any]) -> dict[str, str]:

@@ -4,6 +4,8 @@ Results go to stdout, everything else to stderr. Bad input, a full disk and Ctrl
 """
 
 import errno
+import logging
+import os
 import re
 import sys
 import time
@@ -33,22 +35,35 @@ class Command(TyperCommand):
             with invalid_molecules_on_stderr():
                 return super().invoke(ctx)
         except SmilexError as error:
-            _end(as_options(str(error), options), 1)
+            _fail(as_options(str(error), options))
         except OSError as error:
             if error.errno == errno.EPIPE:  # the reader of a pipe has seen enough
                 raise
             where = f"{error.filename}: " if error.filename else ""
-            _end(f"{where}{error.strerror or error}", 1)
+            _fail(f"{where}{error.strerror or error}")
         except KeyboardInterrupt:
             Console(stderr=True).show_cursor()  # a progress bar hides it
-            way_out = ": the same command with --resume goes on" if "resume" in options else ""
-            _end(f"interrupted{way_out}", INTERRUPTED)
+            say("interrupted; the same command with --resume goes on" if "resume" in options else "interrupted")
+            raise typer.Exit(INTERRUPTED) from None
 
 
-def _end(message: str, code: int) -> NoReturn:
-    line = " ".join(message.split())
-    typer.echo(f"{typer.style('error:', fg=typer.colors.RED, bold=True)} {line}", err=True)
-    raise typer.Exit(code)
+def _fail(message: str) -> NoReturn:
+    say(f"{typer.style('error:', fg=typer.colors.RED, bold=True)} {' '.join(message.split())}")
+    raise typer.Exit(1)
+
+
+def quiet_libraries() -> None:
+    """Keep the warnings and progress bars of libraries off the terminal; call it before they are imported."""
+    for name, value in {
+        "TRANSFORMERS_VERBOSITY": "error",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+        "TQDM_DISABLE": "1",
+        "TORCH_CPP_LOG_LEVEL": "ERROR",
+        "PYTHONWARNINGS": "ignore",  # reaches worker processes
+    }.items():
+        os.environ.setdefault(name, value)
+    logging.disable(logging.WARNING)
 
 
 def as_options(message: str, names: Sequence[str]) -> str:

@@ -1,16 +1,18 @@
 """Results as tables for the terminal."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.table import Table
 
 from smilex.data.cleaning import CleaningReport
 from smilex.data.tables import column_names
-from smilex.filling import Filling
-from smilex.finetuning import FinetuneResult
-from smilex.pretraining import PretrainResult
+
+if TYPE_CHECKING:
+    from smilex.filling import Filling
+    from smilex.finetuning import FinetuneResult
+    from smilex.pretraining import PretrainResult
 
 NAMES = {
     "rmse": "RMSE",
@@ -73,7 +75,7 @@ def facts(rows: Mapping[str, str]) -> Table:
     return made
 
 
-def pretraining_results(result: PretrainResult) -> list[str | Table]:
+def pretraining_results(result: "PretrainResult") -> list[str | Table]:
     """Show what became of the corpus, the figures on the held-out molecules, and where the run lies."""
     report = result.report
     held_out = report["molecules"]["held_out"]
@@ -87,7 +89,7 @@ def pretraining_results(result: PretrainResult) -> list[str | Table]:
     ]
 
 
-def finetuning_results(result: FinetuneResult) -> list[str | Table]:
+def finetuning_results(result: "FinetuneResult") -> list[str | Table]:
     """Show what was learned of which molecules, the figures on the test part, and where the run lies."""
     rows, settings = result.report["rows"], result.report["settings"]
     summary, ensemble = result.metrics, result.report["metrics"]["test"]["ensemble"]["mean"]
@@ -117,7 +119,7 @@ def _about_rows(rows: Mapping[str, Any], split: str) -> list[str]:
     return lines
 
 
-def fillings(smiles: str, found: Sequence[Filling]) -> list[str | Table]:
+def fillings(smiles: str, found: "Sequence[Filling]") -> list[str | Table]:
     """Lay out the completions of a SMILES with masks."""
     if not found:
         return [f"no valid completion of {smiles} was found"]
