@@ -22,7 +22,14 @@ from smilex.data.rows import encode_rows, warn_invalid
 from smilex.errors import SmilexError
 from smilex.metrics import evaluate, summarize
 from smilex.modeling import ExLMConfig, ExLMForMoleculeProperty, ExLMModel
-from smilex.modeling.loading import DEFAULT_ENCODER, find_encoder, load_config, load_model, quiet_transformers
+from smilex.modeling.loading import (
+    DEFAULT_ENCODER,
+    find_encoder,
+    is_directory,
+    load_config,
+    load_model,
+    quiet_transformers,
+)
 from smilex.modeling.molecule_property import CLASSIFICATION, REGRESSION
 from smilex.prediction import check_task_names, predict_rows, prediction_table
 from smilex.property_training import PropertyTask, PropertyTrainer, Recipe, varied
@@ -128,7 +135,7 @@ def finetune(
             raise SmilexError(f"{name} must be at least 1, not {value}")
     if not 0 < learning_rate < math.inf:
         raise SmilexError(f"learning_rate must be positive, not {learning_rate}")
-    if (Path(output_dir) / "settings.json").is_file():
+    if is_directory(Path(output_dir)) and (Path(output_dir) / "settings.json").is_file():
         raise SmilexError(f"{output_dir} already holds a run: name another directory")
     data = load_properties(dataset, smiles_column=smiles_column, target=target, data_dir=data_dir)
     check_task_names(data.task_names)
@@ -249,9 +256,9 @@ def _table(task: PropertyTask, predictions: NDArray[np.float32]) -> pd.DataFrame
     for name, part in task.parts.parts().items():
         part_of_row[part] = name
     measured = {f"{name}_measured": data.targets[:, index] for index, name in enumerate(data.task_names)}
-    known = pd.DataFrame({"smiles": data.smiles, "part": part_of_row, **measured})
     predicted = prediction_table(data.smiles, predictions, data.task_names, task.rows.invalid)
-    return pd.concat([known, predicted.drop(columns="smiles")], axis=1)
+    known = pd.DataFrame({"smiles": predicted.pop("smiles"), "part": part_of_row, **measured})
+    return pd.concat([known, predicted], axis=1)
 
 
 def _printable(text: str) -> str:
@@ -273,14 +280,15 @@ def _score(data: PropertyDataset, part: NDArray[np.int64], predictions: NDArray[
 def _plot(directory: Path, data: PropertyDataset, part: NDArray[np.int64], predictions: NDArray[np.float32]) -> None:
     """Draw measured against predicted values of the test part, or its ROC curves, from the mean over seeds."""
     labels, mean = data.targets[part], predictions[:, part].mean(0)
+    names = [name.replace("$", r"\$") for name in data.task_names]  # matplotlib reads formulas between dollars
     drawn = varied(labels)
     if data.kind == "classification":
         if drawn.any():
-            plot_roc(labels, mean, data.task_names, directory / "roc.png")
+            plot_roc(labels, mean, names, directory / "roc.png")
         return
     spread = predictions[:, part].std(0, ddof=1) if len(predictions) > 1 else None
-    for index, name in enumerate(data.task_names):
+    for index, name in enumerate(names):
         if drawn[index]:
-            file = "parity.png" if len(data.task_names) == 1 else f"parity-{index}.png"
+            file = "parity.png" if len(names) == 1 else f"parity-{index}.png"
             task_spread = None if spread is None else spread[:, index]
             plot_parity(labels[:, index], mean[:, index], name, directory / file, y_std=task_spread)

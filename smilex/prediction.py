@@ -119,7 +119,8 @@ def prediction_table(
 ) -> pd.DataFrame:
     """Lay out predictions of one or several models, (models, n, tasks), as `predict` returns them."""
     check_task_names(tasks)
-    table: dict[str, object] = {"smiles": smiles}
+    # Objects, as pandas' own strings cannot hold bytes that were not UTF-8.
+    table: dict[str, object] = {"smiles": pd.Series(list(smiles), dtype=object)}
     for index, task in enumerate(tasks):
         values = predictions[:, :, index]
         table[task] = values.mean(0)

@@ -114,6 +114,7 @@ INVALID = {
     "C1CC": "ring",
     "CC–O": "non-ASCII",
     "C\x07C": "control character",
+    "C\udcff": "not UTF-8",
     "C" * 600: "too long",
     "C" * 10_000: "too long",
     None: "NoneType",
