@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
 from rdkit import RDConfig
 
+from smilex.data import moleculenet_files
+from smilex.data.moleculenet import DATASETS
 from smilex.data.tables import MISSING, column_names, read_table
 from smilex.errors import SmilexError
 
@@ -27,19 +29,8 @@ Kind = Literal["regression", "classification"]
 
 KINDS: tuple[str, ...] = get_args(Kind)
 
-MOLECULENET = (
-    "bace",
-    "bbbp",
-    "clintox",
-    "esol",
-    "freesolv",
-    "hiv",
-    "lipophilicity",
-    "muv",
-    "sider",
-    "tox21",
-    "toxcast",
-)
+MOLECULENET: tuple[str, ...] = tuple(DATASETS)
+"""Names of the MoleculeNet sets."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +49,8 @@ class PropertyDataset:
         Names of the target columns.
     kind : {"regression", "classification"}
         What all tasks are. Classification means binary.
+    split_values : list, optional
+        What the split column says of each row, None where missing; only where `load_properties` was given one.
     """
 
     name: str
@@ -65,13 +58,14 @@ class PropertyDataset:
     targets: NDArray[np.float64]
     task_names: list[str]
     kind: Kind
+    split_values: list[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.smiles)
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 (hex) of the SMILES, task names and labels; the same for the same content under any name.
+        """SHA-256 (hex) of SMILES, task names, labels and split column; the same for one content under any name.
 
         Examples
         --------
@@ -84,6 +78,8 @@ class PropertyDataset:
         # NaN has many bit patterns; one of them stands for all.
         labels = np.where(np.isnan(self.targets), np.nan, self.targets)
         digest.update(labels.astype("<f8").tobytes())
+        if self.split_values is not None:
+            digest.update(json.dumps([str(value) for value in self.split_values]).encode())
         return digest.hexdigest()
 
 
@@ -93,6 +89,7 @@ def load_properties(
     smiles_column: str | None = None,
     target: str | Sequence[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
+    split_column: str | None = None,
 ) -> PropertyDataset:
     """Read molecules and their measured properties.
 
@@ -100,14 +97,18 @@ def load_properties(
     ----------
     dataset : DataFrame, path or str
         A table; a .csv, .tsv or .parquet file (each also .gz); ``"nav17"``, the 1 017 Nav1.7 inhibitors (pIC50,
-        ChEMBL document 2321810) inside RDKit's own package; or a MoleculeNet name such as ``"bbbp"``, read from
-        ``NAME.csv.gz`` in `data_dir`.
+        ChEMBL document 2321810) inside RDKit's own package; or a MoleculeNet name such as ``"bbbp"`` (see
+        `smilex.data.moleculenet`), read from ``NAME.csv.gz`` or the public file in `data_dir`, or downloaded.
     smiles_column : str, optional
         Column that holds the SMILES. Default: the one named "smiles", upper or lower case.
     target : str or sequence of str, optional
-        Target column or columns. Default: every column but the SMILES column.
+        Target column or columns. Default: the tasks of the MoleculeNet set; every column but the SMILES column and
+        the split column of another table.
     data_dir : path, optional
-        Folder of the MoleculeNet files. Default: the environment variable SMILEX_DATA.
+        Folder of the MoleculeNet files. Default: the environment variable SMILEX_DATA, then the cache
+        (``$SMILEX_CACHE/moleculenet`` or ``~/.cache/smilex/moleculenet``), where downloads end up.
+    split_column : str, optional
+        Column that says how to split: the part or the time of each row (see `smilex.data.splits.split`).
 
     Returns
     -------
@@ -117,8 +118,8 @@ def load_properties(
     Raises
     ------
     SmilexError
-        If the file is missing, empty or unreadable; a column is unknown or is not numeric; labels are infinite, all
-        missing or all the same; or the tasks mix classes with measured values.
+        If the file is missing, empty or unreadable; a download fails; a column is unknown or is not numeric; labels
+        are infinite, all missing or all the same; or the tasks mix classes with measured values.
 
     Examples
     --------
@@ -129,25 +130,29 @@ def load_properties(
     >>> load_properties(table).kind
     'classification'
     """
-    name, source = _resolve(dataset, data_dir)
-    frame = _nav17() if source is None else source
-    if isinstance(frame, Path):
-        frame = read_table(frame, text_column=smiles_column or "smiles")
+    name, source = _resolve(dataset)
+    if isinstance(source, Path):
+        frame = read_table(source, text_column=smiles_column or "smiles")
+    elif isinstance(source, str):
+        frame = _nav17() if source == "nav17" else moleculenet_files.read(source, data_dir)
+    else:
+        frame = source
     frame = frame.set_axis([str(column) for column in frame.columns], axis="columns")
     if frame.empty:
         raise SmilexError(f"{name!r} has no rows; give at least one molecule with a label")
     smiles_column = _find_smiles_column(frame, smiles_column)
-    task_names = _find_targets(frame, smiles_column, target)
+    if target is None and isinstance(source, str) and source in DATASETS:
+        target = DATASETS[source].task_columns(column for column in frame.columns if column != split_column)
+    task_names = _find_targets(frame, smiles_column, target, split_column)
     smiles = _strings(frame[smiles_column], smiles_column)
     targets = np.column_stack([_labels(frame[task], task) for task in task_names])
     _check_labels(targets, task_names)
-    return PropertyDataset(name, smiles, targets, task_names, _kind(targets, task_names))
+    values = None if split_column is None else _present(frame[split_column])
+    return PropertyDataset(name, smiles, targets, task_names, _kind(targets, task_names), values)
 
 
-def _resolve(
-    dataset: pd.DataFrame | str | os.PathLike[str], data_dir: str | os.PathLike[str] | None
-) -> tuple[str, pd.DataFrame | Path | None]:
-    """Return the name and the table or file of a data set; None stands for nav17."""
+def _resolve(dataset: pd.DataFrame | str | os.PathLike[str]) -> tuple[str, pd.DataFrame | Path | str]:
+    """Return the name of a data set, and its table, its file or, for a built-in one, its name again."""
     if isinstance(dataset, pd.DataFrame):
         return "table", dataset
     if not isinstance(dataset, str | os.PathLike):
@@ -155,9 +160,9 @@ def _resolve(
             f"dataset is a {type(dataset).__name__}; give a DataFrame, a path or the name of a data set",
         )
     if isinstance(dataset, str) and dataset.lower() == "nav17":
-        return "nav17", None
-    if isinstance(dataset, str) and dataset.lower() in MOLECULENET:
-        return dataset.lower(), _moleculenet_file(dataset.lower(), data_dir)
+        return "nav17", "nav17"
+    if isinstance(dataset, str) and dataset.lower() in DATASETS:
+        return dataset.lower(), dataset.lower()
     path = Path(dataset)
     try:
         found = path.is_file()
@@ -167,19 +172,6 @@ def _resolve(
         names = ", ".join(["nav17", *MOLECULENET])
         raise SmilexError(f"{str(dataset)!r} is neither a file nor the name of a data set; the names are {names}")
     return path.name.removesuffix(".gz").rpartition(".")[0] or path.name, path
-
-
-def _moleculenet_file(name: str, data_dir: str | os.PathLike[str] | None) -> Path:
-    folder = data_dir or os.environ.get("SMILEX_DATA")
-    way_out = f"put {name}.csv.gz (a column smiles and the task columns) there"
-    if not folder:
-        raise SmilexError(
-            f"MoleculeNet set {name!r} needs a file: set data_dir= or SMILEX_DATA to a folder and {way_out}",
-        )
-    path = Path(folder) / f"{name}.csv.gz"
-    if not path.is_file():
-        raise SmilexError(f"MoleculeNet set {name!r} is not in {str(folder)!r}: {way_out}")
-    return path
 
 
 def _nav17() -> pd.DataFrame:
@@ -209,8 +201,14 @@ def _find_smiles_column(frame: pd.DataFrame, wanted: str | None) -> str:
     return found[0]
 
 
-def _find_targets(frame: pd.DataFrame, smiles_column: str, target: str | Sequence[str] | None) -> list[str]:
+def _find_targets(
+    frame: pd.DataFrame, smiles_column: str, target: str | Sequence[str] | None, split_column: str | None
+) -> list[str]:
     columns = [column for column in frame.columns if column != smiles_column]
+    if split_column is not None:
+        if columns.count(split_column) != 1:
+            raise SmilexError(f"no split column {split_column!r}; the columns are {column_names(columns)}")
+        columns.remove(split_column)
     if not columns:
         raise SmilexError(f"no target column: {smiles_column!r} is the only column; add one with the labels")
     nameless = [column for column in columns if column.startswith("Unnamed: ")]
@@ -226,6 +224,11 @@ def _find_targets(frame: pd.DataFrame, smiles_column: str, target: str | Sequenc
         if columns.count(task) > 1 or wanted.count(task) > 1:
             raise SmilexError(f"target column {task!r} occurs twice; give each task a name of its own")
     return wanted
+
+
+def _present(column: pd.Series) -> list[Any]:
+    """Return the cells of a column, None where missing."""
+    return column.astype(object).where(column.notna(), None).tolist()
 
 
 def _strings(column: pd.Series, name: str) -> list[str]:

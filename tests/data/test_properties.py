@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smilex.data.properties import MOLECULENET, load_properties
+from smilex.data.properties import load_properties
 from smilex.errors import SmilexError
 
 SHARED = Path(__file__).parents[2] / "../shared/data/moleculenet"
@@ -65,25 +65,36 @@ def test_moleculenet_sets(name):
     np.testing.assert_allclose(data.targets[first != "", 0], first[first != ""].astype(float), rtol=1e-15)
 
 
-@needs_shared
-def test_bace_mixes_kinds_until_a_target_is_chosen():
-    fails(
-        r"mix classes \('Class'\) with measured values \('pIC50'\): choose one kind with target=",
-        "bace",
-        data_dir=SHARED,
-    )
-    assert load_properties("bace", target="Class", data_dir=SHARED).kind == "classification"
-    assert load_properties("BACE", target=["pIC50"], data_dir=SHARED).kind == "regression"
+def test_a_table_like_bace_mixes_kinds_until_a_target_is_chosen():
+    frame = table(Class=[1, 0, 1], pIC50=[9.15, 2.5, 7.0])
+    fails(r"mix classes \('Class'\) with measured values \('pIC50'\): choose one kind with target=", frame)
+    assert load_properties(frame, target="Class").kind == "classification"
+    assert load_properties(frame, target=["pIC50"]).kind == "regression"
+
+
+def test_a_split_column_is_no_target_and_comes_with_the_rows():
+    frame = table(y=[1, 2, 3], part=["train", "valid", None])
+    data = load_properties(frame, split_column="part")
+    assert data.task_names == ["y"]
+    assert data.split_values == ["train", "valid", None]
+    assert load_properties(frame, target="y").split_values is None
+    other = load_properties(frame.assign(part=["valid", "train", None]), split_column="part")
+    assert len({data.fingerprint, other.fingerprint, load_properties(frame, target="y").fingerprint}) == 3
+
+
+def test_split_columns_that_cannot_be():
+    frame = table(y=[1, 2, 3], part=[1, 2, 3])
+    fails("no split column 'fold'; the columns are 'y', 'part'", frame, split_column="fold")
+    fails("no split column 'smiles'", frame, split_column="smiles")
+    fails("no target column 'part'; the columns are 'y'", frame, split_column="part", target="part")
+    fails("'smiles' is the only column", table(part=[1, 2, 3]), split_column="part")
 
 
 def test_moleculenet_folder_from_the_environment(tmp_path, monkeypatch):
     table(p_np=[0, 1, 0]).to_csv(tmp_path / "bbbp.csv.gz", index=False)
     monkeypatch.setenv("SMILEX_DATA", str(tmp_path))
     assert load_properties("bbbp").task_names == ["p_np"]
-    fails(r"'bbbp' is not in .*elsewhere.*: put bbbp.csv.gz", "bbbp", data_dir=tmp_path / "elsewhere")
-    monkeypatch.delenv("SMILEX_DATA")
-    for name in MOLECULENET:
-        fails(rf"set data_dir= or SMILEX_DATA to a folder and put {name}.csv.gz", name)
+    fails("there is no folder '.*elsewhere': set data_dir= or SMILEX_DATA", "bbbp", data_dir=tmp_path / "elsewhere")
 
 
 def test_rows_keep_their_order_and_their_strings():
@@ -146,7 +157,7 @@ def test_numpy_booleans_are_classes():
 
 
 def test_no_such_file_names_the_data_sets():
-    fails("'bbp' is neither a file nor the name of a data set; the names are nav17, bace, bbbp", "bbp")
+    fails("'bbp' is neither a file nor the name of a data set; the names are nav17, bace, bace_regression, bbbp", "bbp")
     fails("neither a file", Path("nav17"))
     fails("cannot read 'CCC.*: File name too long", "C" * 5000)
     fails("dataset is a list; give a DataFrame, a path or the name", ["C"])
