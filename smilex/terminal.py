@@ -42,9 +42,10 @@ class Command(TyperCommand):
             where = f"{error.filename}: " if error.filename else ""
             _fail(f"{where}{error.strerror or error}")
         except KeyboardInterrupt:
-            Console(stderr=True).show_cursor()  # a progress bar hides it
             say("interrupted; the same command with --resume goes on" if "resume" in options else "interrupted")
             raise typer.Exit(INTERRUPTED) from None
+        finally:
+            Console(stderr=True).show_cursor()  # a progress bar that was cut off has hidden it
 
 
 def _fail(message: str) -> NoReturn:
@@ -133,8 +134,8 @@ def progress() -> bool:
 
 def show(*results: str | Table) -> None:
     """Print results to stdout."""
-    # SMILES look like markup ([nH]) and emoji codes; in a file or a pipe, a line is as long as it needs to be.
+    # SMILES look like markup ([nH]) and emoji codes; in a file or a pipe, a table is as wide as it needs to be.
     width = None if sys.stdout.isatty() else 10_000
     console = Console(width=width, markup=False, emoji=False, highlight=False)
     for result in results:
-        console.print(result)
+        console.print(result, soft_wrap=isinstance(result, str))
