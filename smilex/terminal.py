@@ -42,7 +42,8 @@ class Command(TyperCommand):
             where = f"{error.filename}: " if error.filename else ""
             _fail(f"{where}{error.strerror or error}")
         except KeyboardInterrupt:
-            say("interrupted; the same command with --resume goes on" if "resume" in options else "interrupted")
+            line = "interrupted; the same command with --resume goes on" if "resume" in options else "interrupted"
+            say(f"\n{line}" if progress() else line)  # a terminal shows ^C
             raise typer.Exit(INTERRUPTED) from None
         finally:
             Console(stderr=True).show_cursor()  # a progress bar that was cut off has hidden it

@@ -1,5 +1,4 @@
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -407,9 +406,8 @@ def test_outputs_are_checked_before_any_work(tmp_path):
     assert source.read_text() == "smiles\nC\n"
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_no_permission(tmp_path, encoder):
-    tmp_path.chmod(0o500)
+def test_no_permission(tmp_path, encoder, monkeypatch):
+    monkeypatch.setattr("os.access", lambda *_: False)  # root, who often runs tests in containers, may write anywhere
     assert "no permission" in error_of("embed", "-", tmp_path / "out.npy", "--encoder", encoder, stdin="C\n")
 
 
