@@ -1,6 +1,6 @@
 """Predicting properties with a fine-tuned model."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -64,7 +64,7 @@ def predict(
     directories = model_directories(Path(model_dir))
     models = [to_default_device(load_model(ExLMForMoleculeProperty, directory)) for directory in directories]
     config = models[0].config
-    molecules = smiles if isinstance(smiles, str | Chem.Mol) else list(smiles)
+    molecules = list(smiles) if isinstance(smiles, Iterator) else smiles  # they are read twice
     rows = encode_rows(molecules, SmilesTokenizer(), max_length=config.max_position_embeddings, errors=errors)
     warn_invalid(rows.invalid, len(rows.input_ids))
     predictions = np.stack([predict_rows(model, rows.input_ids) for model in models])

@@ -213,6 +213,12 @@ def test_invalid_rows_alone(encoder):
     assert np.isnan(vectors).all()
 
 
+@pytest.mark.parametrize("wrong", [None, 7, pd.DataFrame({"smiles": MOLECULES}), {"smiles": MOLECULES}])
+def test_what_is_no_list_of_molecules(encoder, wrong):
+    with pytest.raises(SmilexError, match=r"in place of many molecules|is no list of molecules"):
+        embed(wrong, encoder)
+
+
 @pytest.mark.parametrize("one", ["CCO", Chem.MolFromSmiles("CCO")])
 def test_one_molecule_in_place_of_many(encoder, one):
     with pytest.raises(SmilexError, match="pass a list"):

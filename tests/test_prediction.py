@@ -171,6 +171,12 @@ def test_no_molecules_give_a_table_without_rows(run):
     assert list(table.columns) == list(predict(run, MOLECULES).columns)
 
 
+@pytest.mark.parametrize("wrong", [None, 7, pd.DataFrame({"smiles": MOLECULES}), {"smiles": MOLECULES}])
+def test_what_is_no_list_of_molecules(model, wrong):
+    with pytest.raises(SmilexError, match=r"in place of many molecules|is no list of molecules"):
+        predict(model, wrong)
+
+
 @pytest.mark.parametrize("one", ["CCO", Chem.MolFromSmiles("CCO")])
 def test_one_molecule_in_place_of_many(model, one):
     with pytest.raises(SmilexError, match="pass a list"):
