@@ -95,6 +95,7 @@ def pretrain(
     encoder: Annotated[
         str | None, typer.Option(metavar="DIR", help="Go on from this saved model, in place of --model.")
     ] = None,
+    smiles_column: SmilesColumn = None,
     max_steps: Annotated[int | None, typer.Option(help="Train for this many optimiser steps.")] = None,
     minutes: Annotated[float | None, typer.Option(help="Train for this many minutes.")] = None,
     epochs: Annotated[float | None, typer.Option(help="Train for this many passes over the molecules.")] = None,
@@ -125,6 +126,7 @@ def pretrain(
         objective,
         model,
         encoder=encoder,
+        smiles_column=smiles_column,
         max_steps=max_steps,
         minutes=minutes,
         epochs=epochs,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader, Dataset
-from transformers import PrinterCallback, Trainer, TrainingArguments, set_seed
+from transformers import TrainingArguments, set_seed
 
 from smilex.budget import Budget, BudgetCallback, learning_rate_factor
 from smilex.data.batching import LengthBatches
@@ -21,13 +21,14 @@ from smilex.data.corpus import Corpus, load_corpus
 from smilex.errors import SmilexError
 from smilex.modeling import ExLMConfig
 from smilex.modeling.encoder import ExLMPreTrainedModel
-from smilex.modeling.loading import load_config, load_model, quiet_transformers
+from smilex.modeling.loading import load_config, load_model
 from smilex.objectives import Objective, get_objective
 from smilex.objectives.base import Batch
 from smilex.report.plots import plot_loss
 from smilex.report.progress import ProgressBar
 from smilex.runs import Run, save_model, versions
 from smilex.tokenization import SmilesTokenizer
+from smilex.trainer import QuietTrainer
 
 HELD_OUT_SHARE = 0.05
 HELD_OUT_AT_MOST = 1000
@@ -60,6 +61,7 @@ def pretrain(
     model: str | ExLMConfig | None = None,
     *,
     encoder: str | Path | None = None,
+    smiles_column: str | None = None,
     max_steps: int | None = None,
     minutes: float | None = None,
     epochs: float | None = None,
@@ -86,6 +88,8 @@ def pretrain(
         Size of a new encoder: "tiny" (4 layers of 128), "small" (6 × 256, the default), "base" (12 × 768).
     encoder : str or Path, optional
         A saved model to start from, instead of `model`.
+    smiles_column : str, optional
+        The column of a table with the SMILES, where it is not called smiles or the like.
     max_steps, minutes, epochs : number, optional
         How long to train; exactly one of them. With minutes, the result depends on the speed of the machine.
     tokens_per_batch : int, default 4096
@@ -130,7 +134,9 @@ def pretrain(
     objective_class = get_objective(objective)
     config = objective_class.adapt_config(_base_config(model, encoder))
     method = objective_class(config, mask_ratio)
-    clean = load_corpus(corpus, max_length=config.max_position_embeddings, progress=progress)
+    clean = load_corpus(
+        corpus, smiles_column=smiles_column, max_length=config.max_position_embeddings, progress=progress
+    )
     data = PretrainingData(clean, method, tokens_per_batch, seed)
     budget = Budget.choose(max_steps, minutes, epochs, data.batches.per_epoch)
     settings = {
@@ -152,6 +158,7 @@ def pretrain(
             network = _network(method, encoder)
             trainer = PretrainingTrainer(network, data, run, budget, learning_rate, checkpoint_steps, progress=progress)
             report = _train(trainer, run, clean)
+            report["corpus"]["name"] = str(corpus) if isinstance(corpus, str | Path) else type(corpus).__name__
             run.finish(report)
         return PretrainResult(run.directory, report["metrics"], report)
 
@@ -227,7 +234,7 @@ class _Steps(Dataset):
         return self._data[step]
 
 
-class PretrainingTrainer(Trainer):
+class PretrainingTrainer(QuietTrainer):
     """transformers' Trainer with our batches, budget, loss and held-out figures; one epoch of it is the whole run."""
 
     def __init__(
@@ -262,10 +269,8 @@ class PretrainingTrainer(Trainer):
             dataloader_pin_memory=torch.cuda.is_available(),
             remove_unused_columns=False,
         )
-        super().__init__(model, arguments, train_dataset=_Steps(data, budget.steps), callbacks=callbacks)
-        self.remove_callback(PrinterCallback)
-        if progress:
-            self.add_callback(ProgressBar(self.budget.progress, "pretraining"))
+        bar = ProgressBar("pretraining", self.budget.progress) if progress else None
+        super().__init__(model, arguments, train_dataset=_Steps(data, budget.steps), callbacks=callbacks, bar=bar)
 
     def get_train_dataloader(self) -> DataLoader:
         """Hand out the batches in order; several processes take turns."""
@@ -304,8 +309,7 @@ class PretrainingTrainer(Trainer):
 
 def _train(trainer: PretrainingTrainer, run: Run, corpus: Corpus) -> dict[str, Any]:
     """Train to the end of the budget, save what there is to keep, and return the report."""
-    with quiet_transformers():
-        trainer.train(resume_from_checkpoint=None if run.checkpoint is None else str(run.checkpoint))
+    trainer.train(resume_from_checkpoint=None if run.checkpoint is None else str(run.checkpoint))
     save_model(cast("ExLMPreTrainedModel", trainer.model), SmilesTokenizer(), run.directory)
     plot_loss(run.metrics(), run.directory / "loss.png")
     shutil.rmtree(run.checkpoints, ignore_errors=True)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import EarlyStoppingCallback, PrinterCallback, Trainer, TrainingArguments
+from transformers import EarlyStoppingCallback, TrainingArguments
 
 from smilex.data.batching import pad
 from smilex.data.properties import PropertyDataset
@@ -19,6 +19,7 @@ from smilex.modeling import ExLMForMoleculeProperty
 from smilex.prediction import predict_rows
 from smilex.report.progress import ProgressBar
 from smilex.runs import MetricsLog, Run
+from smilex.trainer import QuietTrainer
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def _collate(molecules: list[dict[str, Any]]) -> dict[str, Tensor]:
     return {"input_ids": torch.from_numpy(pad(rows, value=0)), "labels": torch.from_numpy(labels).float()}
 
 
-class PropertyTrainer(Trainer):
+class PropertyTrainer(QuietTrainer):
     """transformers' Trainer that stops on the figures of the validation part."""
 
     def __init__(
@@ -112,10 +113,8 @@ class PropertyTrainer(Trainer):
                 EarlyStoppingCallback(early_stopping_patience=recipe.patience),
                 MetricsLog(run.directory / f"seed-{seed}" / "metrics.jsonl", last_step=0),
             ],
+            bar=ProgressBar(f"seed {seed}") if progress else None,
         )
-        self.remove_callback(PrinterCallback)
-        if progress:
-            self.add_callback(ProgressBar(lambda step: step / self.state.max_steps, f"seed {seed}"))
 
     def evaluate(self, *_: object, **__: object) -> dict[str, float]:
         """Score the validation part and log the figures."""

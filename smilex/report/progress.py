@@ -13,13 +13,13 @@ class ProgressBar(TrainerCallback):
 
     Parameters
     ----------
-    progress : callable
-        Returns the share of the run that is done after a number of steps.
     title : str
         What is running.
+    progress : callable, optional
+        Returns the share of the run that is done after a number of steps; by default the share of the trainer's steps.
     """
 
-    def __init__(self, progress: Callable[[int], float], title: str) -> None:
+    def __init__(self, title: str, progress: Callable[[int], float] | None = None) -> None:
         self._progress = progress
         self._figures: dict[str, float] = {}
         self._bar = Progress(
@@ -42,10 +42,9 @@ class ProgressBar(TrainerCallback):
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Move the bar."""
+        done = state.global_step / state.max_steps if self._progress is None else self._progress(state.global_step)
         shown = ", ".join(f"{name.replace('_', '-')} {value:.3f}" for name, value in self._figures.items())
-        self._bar.update(
-            self._task, completed=self._progress(state.global_step), description=f"step {state.global_step} {shown}"
-        )
+        self._bar.update(self._task, completed=done, description=f"step {state.global_step} {shown}")
 
     def on_log(
         self,
@@ -58,8 +57,6 @@ class ProgressBar(TrainerCallback):
         """Remember the latest losses."""
         self._figures |= {name: value for name, value in (logs or {}).items() if name in {"loss", "heldout_loss"}}
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Stop the bar."""
+    def stop(self) -> None:
+        """End the bar, and give the terminal its cursor back."""
         self._bar.stop()
