@@ -1,0 +1,1 @@
+"""smilex inside other libraries: each module needs the library it is named after."""
