@@ -1,7 +1,8 @@
 """Splitting molecules into training, validation and test parts.
 
 A scaffold split puts all molecules of one Bemis-Murcko framework into one part, so that the test part holds
-chemistry that training has not seen.
+chemistry that training has not seen. Splits that are drawn or made of scaffolds never put one molecule, however its
+rows are written, into two parts; those that follow a column do what the column says, and `shared_molecules` counts.
 """
 
 import math
@@ -9,15 +10,22 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from sklearn.model_selection import GroupKFold
 
 from smilex.chem import canonicalize, murcko_scaffold
+from smilex.data.stratify import assign, label_indicators
 from smilex.errors import InvalidSmilesError, SmilexError
 
-SplitMethod = Literal["scaffold", "random"]
+SplitMethod = Literal["scaffold", "balanced_scaffold", "random", "stratified", "column", "time"]
+
+METHODS: tuple[str, ...] = get_args(SplitMethod)
+
+PARTS = ("train", "valid", "test")
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +52,9 @@ def split(
     method: SplitMethod = "scaffold",
     fractions: tuple[float, float, float] = (0.8, 0.1, 0.1),
     seed: int = 0,
+    *,
+    targets: ArrayLike | None = None,
+    column: Sequence[object] | None = None,
 ) -> Split:
     """Split molecules into training, validation and test parts.
 
@@ -51,14 +62,26 @@ def split(
     ----------
     smiles : sequence of str
         One molecule a row. Rows that RDKit refuses go into no part.
-    method : {"scaffold", "random"}
-        "scaffold" (default) fills training, then validation, then test with whole groups of one Bemis-Murcko scaffold
-        [1]_, largest group first; the parts are those of DeepChem's ScaffoldSplitter [2]_ and hold no chance.
-        "random" draws rows.
+    method : str
+        - "scaffold" (default) fills training, then validation, then test with whole groups of one Bemis-Murcko
+          scaffold [1]_, largest group first; the parts are those of DeepChem's ScaffoldSplitter [2]_ and hold no
+          chance.
+        - "balanced_scaffold" keeps scaffolds together too, but only those that would fill over half of the validation
+          or test part come first; the others are shuffled (after [3]_), so that these parts do not hold rare
+          scaffolds alone.
+        - "random" draws molecules.
+        - "stratified" draws molecules so that each part has the classes, or the range of measured values, in the
+          same shares; for several tasks at once (see `smilex.data.stratify`). It needs `targets`.
+        - "column" reads the part, "train", "valid" or "test", from `column`.
+        - "time" trains on the oldest rows and tests on the newest, by `column`; equal times keep their row order.
     fractions : three floats
-        Shares of training, validation and test; they sum to 1. Default 0.8, 0.1, 0.1.
+        Shares of training, validation and test; they sum to 1. Default 0.8, 0.1, 0.1. "column" does not use them.
     seed : int
-        Seed of "random"; "scaffold" does not use it.
+        Seed of "random", "stratified" and "balanced_scaffold": the same seed gives the same parts.
+    targets : float array of shape (n, tasks), optional
+        Labels for "stratified", NaN where missing.
+    column : sequence, optional
+        One value a row for "column"; for "time" numbers, dates, or strings such as "2021-03-31".
 
     Returns
     -------
@@ -68,12 +91,14 @@ def split(
     Raises
     ------
     SmilexError
-        If there are fewer than 3 valid molecules, a part would be empty, or a setting is unknown.
+        If there are fewer than 3 valid molecules, a part would be empty, a setting is unknown, or the labels or the
+        column that a method needs are missing or do not fit.
 
     References
     ----------
     .. [1] Bemis and Murcko, J. Med. Chem. 1996, 39, 2887. doi:10.1021/jm9602928
     .. [2] Ramsundar et al., Deep Learning for the Life Sciences, O'Reilly 2019.
+    .. [3] Yang et al., J. Chem. Inf. Model. 2019, 59, 3370. doi:10.1021/acs.jcim.9b00237
 
     Examples
     --------
@@ -82,26 +107,76 @@ def split(
     array([1, 2])
     >>> [len(rows) for rows in split(smiles, method="random").parts().values()]
     [2, 1, 1]
+    >>> split(smiles, "time", column=[2019, 2021, 2018, 2020]).test
+    array([1])
     """
     _check_fractions(fractions)
+    if method not in METHODS:
+        raise SmilexError(f"unknown split {method!r}; choose one of {', '.join(map(repr, METHODS))}")
+    groups = _rows_by(murcko_scaffold if "scaffold" in method else canonicalize, smiles)
+    _check_size(sum(map(len, groups)), len(smiles))
+    rng = np.random.default_rng(seed)
     if method == "scaffold":
-        groups = _rows_by(murcko_scaffold, smiles)
-        _check_size(sum(map(len, groups)), len(smiles))
-        parts = _fill_by_scaffold(groups, fractions)
+        parts = _fill(_largest_first(groups), fractions)
+    elif method == "balanced_scaffold":
+        parts = _fill(_large_first(groups, fractions, rng), fractions)
     elif method == "random":
-        rows = np.sort(np.fromiter((row for group in _rows_by(canonicalize, smiles) for row in group), dtype=np.int64))
-        _check_size(len(rows), len(smiles))
-        parts = _draw(rows, fractions, seed)
+        parts = _cut([groups[index] for index in rng.permutation(len(groups))], fractions)
+    elif method == "stratified":
+        parts = _stratify(groups, _targets(targets, len(smiles)), fractions, seed)
     else:
-        raise SmilexError(f"unknown split {method!r}; choose 'scaffold' or 'random'")
-    result = Split(*(np.array(sorted(part), dtype=np.int64) for part in parts))
-    for name, part in result.parts().items():
-        if not part.size:
-            raise SmilexError(
-                f"the {method} split leaves the {name} part empty ({len(smiles)} molecules, too few scaffolds "
-                "or too large ones): use split='random', or give more molecules"
-            )
-    return result
+        values = _values(column, method, len(smiles))
+        rows = sorted(row for group in groups for row in group)
+        parts = _by_name(rows, values) if method == "column" else _cut(_oldest_first(rows, values), fractions)
+    return _checked(Split(*(np.array(sorted(part), dtype=np.int64) for part in parts)), method, len(smiles))
+
+
+def scaffold_folds(smiles: Sequence[str], n_folds: int = 5, seed: int = 0) -> list[Split]:
+    """Return the splits of a cross-validation in which no scaffold is in two folds.
+
+    Parameters
+    ----------
+    smiles : sequence of str
+        One molecule a row. Rows that RDKit refuses go into no fold.
+    n_folds : int
+        How many folds, at least 3. Default 5.
+    seed : int
+        Which scaffolds share a fold; folds are about equally large for any seed.
+
+    Returns
+    -------
+    list of Split
+        One for each fold: it is the test part, the next fold the validation part, the others the training part.
+
+    Raises
+    ------
+    SmilexError
+        If there are fewer than 3 folds, or fewer scaffolds than folds.
+
+    Examples
+    --------
+    >>> folds = scaffold_folds(["c1ccccc1", "c1ccccc1C", "C1CC1", "C1CCC1"], n_folds=3)
+    >>> sorted(fold.test.tolist() for fold in folds)
+    [[0, 1], [2], [3]]
+    """
+    groups = _rows_by(murcko_scaffold, smiles)
+    if n_folds < 3:
+        raise SmilexError(f"n_folds is {n_folds}; give at least 3, for training, validation and test")
+    if len(groups) < n_folds:
+        raise SmilexError(
+            f"{len(groups)} scaffolds are too few for {n_folds} folds; give fewer folds or more molecules"
+        )
+    rows = np.concatenate([np.array(group) for group in groups])
+    # GroupKFold puts the largest groups first, each into the smallest fold; among equals the label decides.
+    labels = np.random.default_rng(seed).permutation(len(groups))
+    group_of = np.repeat(labels, [len(group) for group in groups])
+    folds = [np.sort(rows[test]) for _, test in GroupKFold(n_folds).split(rows, groups=group_of)]
+    splits = []
+    for index, test in enumerate(folds):
+        following = (index + 1) % n_folds
+        others = [fold for number, fold in enumerate(folds) if number not in (index, following)]
+        splits.append(Split(np.sort(np.concatenate(others)), folds[following], test))
+    return splits
 
 
 def duplicate_molecules(smiles: Sequence[str]) -> list[list[int]]:
@@ -162,9 +237,22 @@ def _rows_by(key: Callable[[str], str], smiles: Sequence[str]) -> list[list[int]
     return list(groups.values())
 
 
-def _fill_by_scaffold(groups: list[list[int]], fractions: tuple[float, float, float]) -> list[list[int]]:
-    # Largest group first, the one that starts later first among equals: the order that published splits rest on.
-    groups = sorted(groups, key=lambda rows: (len(rows), rows[0]), reverse=True)
+def _largest_first(groups: list[list[int]]) -> list[list[int]]:
+    # The group that starts later comes first among equals: the order that published splits rest on.
+    return sorted(groups, key=lambda rows: (len(rows), rows[0]), reverse=True)
+
+
+def _large_first(
+    groups: list[list[int]], fractions: tuple[float, float, float], rng: np.random.Generator
+) -> list[list[int]]:
+    """Shuffle the groups, except those that would fill over half of the validation or the test part: largest first."""
+    limit = min(fractions[1:]) * sum(map(len, groups)) / 2
+    shuffled = [groups[index] for index in rng.permutation(len(groups))]
+    return sorted(shuffled, key=lambda rows: -len(rows) if len(rows) > limit else 0)
+
+
+def _fill(groups: list[list[int]], fractions: tuple[float, float, float]) -> list[list[int]]:
+    """Put each group into the first part that has room for it."""
     count = sum(map(len, groups))
     train_limit = fractions[0] * count
     valid_limit = (fractions[0] + fractions[1]) * count
@@ -181,12 +269,74 @@ def _fill_by_scaffold(groups: list[list[int]], fractions: tuple[float, float, fl
     return [train, valid, test]
 
 
-def _draw(rows: NDArray[np.int64], fractions: tuple[float, float, float], seed: int) -> list[list[int]]:
-    rows = np.random.default_rng(seed).permutation(rows)
+def _cut(groups: list[list[int]], fractions: tuple[float, float, float]) -> list[list[int]]:
+    """Cut a sequence of groups in three, where their rows come closest to the shares."""
+    ends = np.cumsum([len(rows) for rows in groups])
+    first, second = (int(np.abs(ends - share * ends[-1]).argmin()) + 1 for share in np.cumsum(fractions)[:2])
     # Small sets keep one molecule in each part.
-    first = min(max(round(fractions[0] * len(rows)), 1), len(rows) - 2)
-    second = min(max(round((fractions[0] + fractions[1]) * len(rows)), first + 1), len(rows) - 1)
-    return [part.tolist() for part in np.split(rows, [first, second])]
+    first = max(min(first, len(groups) - 2), 1)
+    second = max(min(second, len(groups) - 1), first + 1)
+    pieces = groups[:first], groups[first:second], groups[second:]
+    return [[row for rows in piece for row in rows] for piece in pieces]
+
+
+def _stratify(
+    groups: list[list[int]], targets: NDArray[np.float64], fractions: tuple[float, float, float], seed: int
+) -> list[list[int]]:
+    indicators = label_indicators(targets)
+    labels = np.array([indicators[rows].sum(axis=0, dtype=np.int32) for rows in groups])
+    part_of = assign(labels, np.array([len(rows) for rows in groups]), fractions, seed)
+    return [[row for index in np.flatnonzero(part_of == part) for row in groups[index]] for part in range(3)]
+
+
+def _targets(targets: ArrayLike | None, rows: int) -> NDArray[np.float64]:
+    if targets is None:
+        raise SmilexError("the stratified split needs the labels; give targets=")
+    labels = np.asarray(targets, dtype=np.float64)
+    if labels.ndim != 2 or len(labels) != rows:
+        raise SmilexError(f"labels are {labels.shape} for {rows} molecules; give one row a molecule, one column a task")
+    return labels
+
+
+def _values(column: Sequence[object] | None, method: str, rows: int) -> list[object]:
+    if column is None:
+        raise SmilexError(f"the split {method!r} follows a column of the table; say which by split_column=")
+    if len(column) != rows:
+        raise SmilexError(f"the split column has {len(column)} values for {rows} molecules")
+    return list(column)
+
+
+def _by_name(rows: list[int], values: list[object]) -> list[list[int]]:
+    for row in rows:
+        if values[row] not in PARTS:
+            raise SmilexError(f"the split column says {values[row]!r} in row {row}; it must say train, valid or test")
+    return [[row for row in rows if values[row] == part] for part in PARTS]
+
+
+def _oldest_first(rows: list[int], values: list[object]) -> list[list[int]]:
+    """Sort rows by a column of numbers or else of dates, each row as a group of its own."""
+    cells = pd.Series([values[row] for row in rows], dtype=object)
+    times = pd.to_numeric(cells, errors="coerce")
+    if times.isna().any():
+        times = pd.to_datetime(cells, errors="coerce", format="ISO8601", utc=True)
+    unreadable = np.flatnonzero(times.isna())
+    if unreadable.size:
+        row = rows[int(unreadable[0])]
+        raise SmilexError(f"the split column has no time in row {row} ({values[row]!r}): give numbers or YYYY-MM-DD")
+    return [[rows[index]] for index in np.argsort(times.to_numpy(), kind="stable")]
+
+
+def _checked(parts: Split, method: str, rows: int) -> Split:
+    for name, part in parts.parts().items():
+        if part.size:
+            continue
+        what = f"the {method} split leaves the {name} part empty ({rows} molecules"
+        if "scaffold" in method:
+            raise SmilexError(
+                f"{what}, too few scaffolds or too large ones): use split='random', or give more molecules"
+            )
+        raise SmilexError(f"{what}): give more different molecules")
+    return parts
 
 
 def _check_fractions(fractions: Iterable[float]) -> None:
