@@ -14,6 +14,7 @@ from smilex.errors import SmilexError
 from smilex.metrics import (
     CLASSIFICATION_METRICS,
     REGRESSION_METRICS,
+    calibration_error,
     classification_metrics,
     evaluate,
     regression_metrics,
@@ -34,7 +35,59 @@ def test_regression_by_hand():
 def test_classification_by_hand():
     # One of four pairs of a negative and a positive is in the wrong order; 0.5 counts as class 1.
     scores = classification_metrics([0, 0, 1, 1], [0.1, 0.5, 0.4, 0.9])
-    assert scores == pytest.approx({"roc_auc": 0.75, "prc_auc": 5 / 6, "accuracy": 0.5, "f1": 0.5, "mcc": 0.0})
+    assert scores == pytest.approx(
+        {"roc_auc": 0.75, "prc_auc": 5 / 6, "accuracy": 0.5, "f1": 0.5, "mcc": 0.0, "ece": (0.1 + 0.5 + 0.6 + 0.1) / 4}
+    )
+
+
+def test_calibration_error_by_hand():
+    # Bins of 1/15: (0, 1/15] has 0.01 and 0.05 with one of class 1; (2/15, 3/15] has 0.2, its upper edge, and 0.14;
+    # (14/15, 1] has 0.95 and 1.0, both of class 1.
+    prob = [0.01, 0.05, 0.2, 0.14, 0.95, 1.0, 0.3]
+    true = [0, 1, 0, 0, 1, 1, NAN]
+    expected = (2 * abs(0.03 - 0.5) + 2 * abs(0.17 - 0) + 2 * abs(0.975 - 1)) / 6
+    assert calibration_error(true, prob) == pytest.approx(expected)
+    # 0 belongs to the first bin.
+    assert calibration_error([0, 1], [0.0, 0.04]) == pytest.approx(abs(0.02 - 0.5))
+
+
+def test_calibration_error_of_extremes():
+    assert calibration_error([0, 1, 1], [0.0, 1.0, 1.0]) == 0.0
+    assert calibration_error([1, 0, 0], [0.0, 1.0, 1.0]) == 1.0
+
+
+def test_calibration_error_sees_what_ranking_does_not():
+    rng = np.random.default_rng(0)
+    prob = rng.random(20_000)
+    true = (rng.random(20_000) < prob).astype(float)
+    honest = classification_metrics(true, prob)
+    # Squeezing towards the extremes keeps the order, so the ROC-AUC, and makes the promises wrong.
+    boastful = classification_metrics(true, prob**4 / (prob**4 + (1 - prob) ** 4))
+    assert honest["roc_auc"] == pytest.approx(boastful["roc_auc"])
+    assert honest["ece"] < 0.02
+    assert boastful["ece"] > 0.1
+
+
+# Probabilities off the edges of the bins, where rounding would decide.
+OFF_EDGES = st.integers(1, 1499).filter(lambda number: number % 100 != 0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), OFF_EDGES), min_size=1, max_size=60))
+def test_calibration_error_equals_its_definition(rows):
+    total = 0.0
+    for number in range(15):
+        inside = [(label, k / 1500) for label, k in rows if k // 100 == number]
+        if inside:
+            labels, probabilities = np.mean(inside, axis=0)
+            total += len(inside) / len(rows) * abs(probabilities - labels)
+    true, prob = zip(*rows, strict=True)
+    assert calibration_error(true, np.array(prob) / 1500) == pytest.approx(total)
+
+
+@pytest.mark.parametrize("prob", [[0.5, 1.1], [-0.1, 0.5]])
+def test_scores_that_are_no_probabilities(prob):
+    with pytest.raises(SmilexError, match="probabilities must lie between 0 and 1"):
+        classification_metrics([0, 1], prob)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -70,6 +123,7 @@ def test_classification_equals_sklearn_on_the_labelled_rows(seed):
             "accuracy": np.mean((prob >= 0.5) == true),
             "f1": sk.f1_score(true, prob >= 0.5),
             "mcc": sk.matthews_corrcoef(true, prob >= 0.5),
+            "ece": calibration_error(true, prob),
         }
     )
 
