@@ -1,8 +1,6 @@
 """Fine-tuning an encoder on measured properties of molecules."""
 
-import math
 import os
-import shutil
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,33 +9,19 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
-from transformers import set_seed
 
-import smilex
 from smilex.data import splits
 from smilex.data.properties import PropertyDataset, load_properties
 from smilex.data.rows import encode_rows, warn_invalid
 from smilex.errors import SmilexError
 from smilex.metrics import evaluate, summarize
-from smilex.modeling import ExLMConfig, ExLMForMoleculeProperty, ExLMModel
-from smilex.modeling.loading import (
-    DEFAULT_ENCODER,
-    find_encoder,
-    is_directory,
-    load_config,
-    load_model,
-    quiet_transformers,
-)
-from smilex.modeling.molecule_property import CLASSIFICATION, REGRESSION
+from smilex.modeling.loading import DEFAULT_ENCODER, find_encoder, is_directory
 from smilex.prediction import check_task_names, predict_rows, prediction_table
-from smilex.property_training import PropertyTask, PropertyTrainer, Recipe, varied
+from smilex.property_training import PropertyTask, Recipe, fit_network, property_config, varied
 from smilex.report.plots import plot_parity, plot_roc
 from smilex.runs import Run, save_model, versions, write_json, write_text
 from smilex.tokenization import SmilesTokenizer
-
-PROBLEM_TYPES = {"regression": REGRESSION, "classification": CLASSIFICATION}
 
 
 @dataclass(frozen=True)
@@ -130,23 +114,20 @@ def finetune(
     >>> sorted(result.metrics), len(result.predictions)
     (['mae', 'r2', 'rmse', 'spearman'], 20)
     """
-    for name, value in {"seeds": seeds, "epochs": epochs, "patience": patience, "batch_size": batch_size}.items():
-        if value < 1:
-            raise SmilexError(f"{name} must be at least 1, not {value}")
-    if not 0 < learning_rate < math.inf:
-        raise SmilexError(f"learning_rate must be positive, not {learning_rate}")
+    recipe = Recipe(epochs, patience, batch_size, learning_rate)
+    if seeds < 1:
+        raise SmilexError(f"seeds must be at least 1, not {seeds}")
     if is_directory(Path(output_dir)) and (Path(output_dir) / "settings.json").is_file():
         raise SmilexError(f"{output_dir} already holds a run: name another directory")
     data = load_properties(dataset, smiles_column=smiles_column, target=target, data_dir=data_dir)
     check_task_names(data.task_names)
     source = None if encoder is None else find_encoder(encoder)
-    config = _config(data, source, model, pooling)
+    config = property_config(data, source, model, pooling)
     task = _prepare(data, split, config.max_position_embeddings)
-    recipe = Recipe(epochs, patience, batch_size, learning_rate)
     settings = {
         "dataset": {"name": data.name, "fingerprint": data.fingerprint, "tasks": data.task_names},
         "encoder": None if source is None else str(source),
-        "model": config.to_diff_dict(),
+        "model": config.own_fields(),
         "split": split,
         "seeds": seeds,
         **vars(recipe),
@@ -154,22 +135,11 @@ def finetune(
     with Run.open(output_dir, settings, resume=False) as run:
         predictions = []
         for seed in range(seeds):
-            network = _train_one(task, config, source, recipe, run, seed, progress=progress)
+            directory = run.directory / f"seed-{seed}"
+            network = fit_network(task, config, source, recipe, directory, seed, progress=progress)
+            save_model(network, SmilesTokenizer(), directory)
             predictions.append(predict_rows(network, task.rows.input_ids))
-        shutil.rmtree(run.checkpoints, ignore_errors=True)
         return _conclude(run, task, np.stack(predictions))
-
-
-def _config(data: PropertyDataset, source: Path | None, model: str, pooling: str) -> ExLMConfig:
-    heads = {
-        "id2label": dict(enumerate(data.task_names)),
-        "label2id": {name: index for index, name in enumerate(data.task_names)},
-        "problem_type": PROBLEM_TYPES[data.kind],
-        "pooling": pooling,
-    }
-    if source is None:
-        return ExLMConfig.from_preset(model, vocab_size=len(SmilesTokenizer()), **heads)
-    return ExLMConfig(**{**load_config(source).own_fields(), "smilex_version": smilex.__version__, **heads})
 
 
 def _prepare(data: PropertyDataset, method: splits.SplitMethod, max_length: int) -> PropertyTask:
@@ -201,25 +171,6 @@ def _check_labels(data: PropertyDataset, train: NDArray[np.int64]) -> None:
             warnings.warn(
                 f"no molecule of the training part has a label of {name!r}: its predictions mean nothing", stacklevel=4
             )
-
-
-def _train_one(
-    task: PropertyTask, config: ExLMConfig, source: Path | None, recipe: Recipe, run: Run, seed: int, *, progress: bool
-) -> ExLMForMoleculeProperty:
-    """Train the model of one seed and save it."""
-    directory = run.directory / f"seed-{seed}"
-    directory.mkdir()
-    set_seed(seed)
-    network = ExLMForMoleculeProperty(config)
-    if source is not None:
-        network.exlm.load_state_dict(load_model(ExLMModel, source).state_dict())
-    if task.data.kind == "regression":
-        network.standardize_targets(torch.from_numpy(task.data.targets[task.parts.train]))
-    shutil.rmtree(run.checkpoints, ignore_errors=True)
-    with quiet_transformers():
-        PropertyTrainer(network, task, recipe, run, seed, progress=progress).train()
-    save_model(network, SmilesTokenizer(), directory)
-    return network
 
 
 def _conclude(run: Run, task: PropertyTask, predictions: NDArray[np.float32]) -> FinetuneResult:

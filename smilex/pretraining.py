@@ -15,6 +15,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader, Dataset
 from transformers import TrainingArguments, set_seed
 
+import smilex
 from smilex.budget import Budget, BudgetCallback, learning_rate_factor
 from smilex.data.batching import LengthBatches
 from smilex.data.corpus import Corpus, load_corpus
@@ -167,7 +168,7 @@ def _base_config(model: str | ExLMConfig | None, encoder: str | Path | None) -> 
     if encoder is not None:
         if model is not None:
             raise SmilexError("encoder already has a size: give either model or encoder")
-        return load_config(encoder)
+        return ExLMConfig(**{**load_config(encoder).own_fields(), "smilex_version": smilex.__version__})
     if isinstance(model, ExLMConfig):
         return model
     return ExLMConfig.from_preset(model or "small", vocab_size=len(SmilesTokenizer()))

@@ -1,35 +1,57 @@
 """Training one model on measured properties: the trainer behind `smilex.finetune`."""
 
+import math
+import shutil
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import EarlyStoppingCallback, TrainingArguments
+from transformers import EarlyStoppingCallback, TrainingArguments, set_seed
 
+import smilex
 from smilex.data.batching import pad
 from smilex.data.properties import PropertyDataset
 from smilex.data.rows import EncodedRows
 from smilex.data.splits import Split
 from smilex.errors import SmilexError
 from smilex.metrics import evaluate
-from smilex.modeling import ExLMForMoleculeProperty
+from smilex.modeling import ExLMConfig, ExLMForMoleculeProperty, ExLMModel
+from smilex.modeling.loading import load_config, load_model
+from smilex.modeling.molecule_property import CLASSIFICATION, REGRESSION
 from smilex.prediction import predict_rows
 from smilex.report.progress import ProgressBar
-from smilex.runs import MetricsLog, Run
+from smilex.runs import MetricsLog
+from smilex.tokenization import SmilesTokenizer
 from smilex.trainer import QuietTrainer
+
+PROBLEM_TYPES = {"regression": REGRESSION, "classification": CLASSIFICATION}
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one model is trained."""
+    """How one model is trained; see `smilex.finetune` for the meaning of each setting.
+
+    Raises
+    ------
+    SmilexError
+        If a setting cannot be used.
+    """
 
     epochs: int
     patience: int
     batch_size: int
     learning_rate: float
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "patience", "batch_size"):
+            if getattr(self, name) < 1:
+                raise SmilexError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not 0 < self.learning_rate < math.inf:
+            raise SmilexError(f"learning_rate must be positive, not {self.learning_rate}")
 
 
 @dataclass(frozen=True)
@@ -43,6 +65,61 @@ class PropertyTask:
     def labelled(self, part: NDArray[np.int64]) -> NDArray[np.int64]:
         """Rows of a part that have a label."""
         return part[~np.isnan(self.data.targets[part]).all(axis=1)]
+
+
+def property_config(data: PropertyDataset, source: Path | None, model: str, pooling: str) -> ExLMConfig:
+    """Configure a model for the tasks of a dataset: a new one of a preset size, or one with the encoder in `source`."""
+    heads = {
+        "id2label": dict(enumerate(data.task_names)),
+        "label2id": {name: index for index, name in enumerate(data.task_names)},
+        "problem_type": PROBLEM_TYPES[data.kind],
+        "pooling": pooling,
+    }
+    if source is None:
+        return ExLMConfig.from_preset(model, vocab_size=len(SmilesTokenizer()), **heads)
+    return ExLMConfig(**{**load_config(source).own_fields(), "smilex_version": smilex.__version__, **heads})
+
+
+def fit_network(
+    task: PropertyTask,
+    config: ExLMConfig,
+    source: Path | None,
+    recipe: Recipe,
+    directory: Path,
+    seed: int,
+    *,
+    progress: bool,
+) -> ExLMForMoleculeProperty:
+    """Train one model and return it with the weights of its best pass.
+
+    Parameters
+    ----------
+    task : PropertyTask
+        What to learn, and from which molecules.
+    config : ExLMConfig
+        From `property_config`.
+    source : Path or None
+        Where the encoder's weights come from; None starts from scratch.
+    recipe : Recipe
+        How to train.
+    directory : Path
+        Directory to make; metrics.jsonl is written there.
+    seed : int
+        Seed of the head's weights, the order of the molecules and dropout.
+    progress : bool
+        Show a progress bar on stderr.
+    """
+    directory.mkdir()
+    set_seed(seed)
+    network = ExLMForMoleculeProperty(config)
+    if source is not None:
+        network.exlm.load_state_dict(load_model(ExLMModel, source).state_dict())
+    if task.data.kind == "regression":
+        network.standardize_targets(torch.from_numpy(task.data.targets[task.parts.train]))
+    trainer = PropertyTrainer(network, task, recipe, directory, seed, progress=progress)
+    trainer.train()
+    shutil.rmtree(trainer.args.output_dir or "", ignore_errors=True)
+    return network
 
 
 def varied(labels: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -75,14 +152,21 @@ class PropertyTrainer(QuietTrainer):
     """transformers' Trainer that stops on the figures of the validation part."""
 
     def __init__(
-        self, model: ExLMForMoleculeProperty, task: PropertyTask, recipe: Recipe, run: Run, seed: int, *, progress: bool
+        self,
+        model: ExLMForMoleculeProperty,
+        task: PropertyTask,
+        recipe: Recipe,
+        directory: Path,
+        seed: int,
+        *,
+        progress: bool,
     ) -> None:
         self._task = task
         self._valid = task.labelled(task.parts.valid)
         # ROC-AUC is undefined where the validation part has one class only.
         ranks = task.data.kind == "classification" and bool(varied(task.data.targets[self._valid]).any())
         arguments = TrainingArguments(
-            output_dir=str(run.checkpoints),
+            output_dir=str(directory / "checkpoints"),
             num_train_epochs=recipe.epochs,
             per_device_train_batch_size=recipe.batch_size,
             train_sampling_strategy="group_by_length",
@@ -111,7 +195,7 @@ class PropertyTrainer(QuietTrainer):
             eval_dataset=_Molecules(task, task.parts.valid),
             callbacks=[
                 EarlyStoppingCallback(early_stopping_patience=recipe.patience),
-                MetricsLog(run.directory / f"seed-{seed}" / "metrics.jsonl", last_step=0),
+                MetricsLog(directory / "metrics.jsonl", last_step=0),
             ],
             bar=ProgressBar(f"seed {seed}") if progress else None,
         )

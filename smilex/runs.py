@@ -56,8 +56,11 @@ def writing_to(directory: Path) -> Iterator[None]:
     """Turn a failure to write below `directory` into one line with the way out."""
     try:
         yield
-    except (OSError, SafetensorError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or error
+    except (OSError, SafetensorError, RuntimeError) as error:
+        # torch.save reports a failed write as a RuntimeError of its zip writer.
+        if isinstance(error, RuntimeError) and "inline_container" not in str(error):
+            raise
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error).splitlines()[0]
         raise SmilexError(f"cannot write to {directory}: {reason}; free space or name another directory") from error
 
 

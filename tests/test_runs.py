@@ -2,6 +2,7 @@ import errno
 import json
 
 import pytest
+import torch
 
 from smilex.errors import SmilexError
 from smilex.runs import COMPLETE, MetricsLog, Run, write_json, writing_to
@@ -80,3 +81,13 @@ def test_damaged_settings_are_named(tmp_path):
     (tmp_path / "settings.json").write_text("{")
     with pytest.raises(SmilexError, match=r"settings\.json is damaged"), open_run(tmp_path, resume=True):
         pass
+
+
+def test_a_write_that_torch_could_not_finish(tmp_path):
+    with pytest.raises(SmilexError, match="cannot write to"), writing_to(tmp_path), open("/dev/full", "wb") as full:  # noqa: PTH123
+        torch.save({"weights": torch.zeros(100_000)}, full)
+
+
+def test_other_errors_pass_through(tmp_path):
+    with pytest.raises(RuntimeError, match="shapes"), writing_to(tmp_path):
+        raise RuntimeError("shapes do not fit")
