@@ -50,7 +50,7 @@ def download(url: str, path: Path, check: Callable[[Path], object], sha256: str 
             found = _transfer(url, file.write)
         if sha256 not in (None, found):
             raise SmilexError(f"{url} has SHA-256 {found}, not {sha256}: the file there is another one or damaged")
-        check(partial)
+        _check_content(check, partial, url)
         _sidecar(path).write_text(f"{found}  {path.name}\n", encoding="utf-8")
         partial.replace(path)
     except OSError as error:
@@ -74,6 +74,13 @@ def check_unchanged(path: Path) -> None:
     recorded = sidecar.read_text(encoding="utf-8").split(maxsplit=1)
     if recorded[:1] != [hashlib.sha256(path.read_bytes()).hexdigest()]:
         raise SmilexError(f"{path} has changed since its download (see {sidecar.name}): delete both to download again")
+
+
+def _check_content(check: Callable[[Path], object], partial: Path, url: str) -> None:
+    try:
+        check(partial)
+    except SmilexError as error:  # the file is gone when its name is read: name the address instead
+        raise SmilexError(str(error).replace(str(partial), url)) from error
 
 
 def _sidecar(path: Path) -> Path:

@@ -28,6 +28,11 @@ holds atomization energies and rotational constants, which ``target=`` chooses.
 
 No SHA-256 of the public files was verified yet: each download keeps the one it found beside the file.
 
+Examples
+--------
+>>> DATASETS["sider"].n_tasks, DATASETS["sider"].metric
+(27, 'roc_auc')
+
 References
 ----------
 .. [1] Wu et al., MoleculeNet: a benchmark for molecular machine learning, Chem. Sci. 2018, 9, 513.

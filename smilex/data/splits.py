@@ -308,7 +308,7 @@ def _values(column: Sequence[object] | None, method: str, rows: int) -> list[obj
 
 def _by_name(rows: list[int], values: list[object]) -> list[list[int]]:
     for row in rows:
-        if values[row] not in PARTS:
+        if not (isinstance(values[row], str) and values[row] in PARTS):
             raise SmilexError(f"the split column says {values[row]!r} in row {row}; it must say train, valid or test")
     return [[row for row in rows if values[row] == part] for part in PARTS]
 
@@ -316,9 +316,10 @@ def _by_name(rows: list[int], values: list[object]) -> list[list[int]]:
 def _oldest_first(rows: list[int], values: list[object]) -> list[list[int]]:
     """Sort rows by a column of numbers or else of dates, each row as a group of its own."""
     cells = pd.Series([values[row] for row in rows], dtype=object)
-    times = pd.to_numeric(cells, errors="coerce")
-    if times.isna().any():
-        times = pd.to_datetime(cells, errors="coerce", format="ISO8601", utc=True)
+    numbers = pd.to_numeric(cells, errors="coerce")
+    # As text, so that the year 2019 among dates is a date.
+    dates = pd.to_datetime(cells.map(str), errors="coerce", format="ISO8601", utc=True)
+    times = dates if dates[numbers.isna()].notna().any() else numbers
     unreadable = np.flatnonzero(times.isna())
     if unreadable.size:
         row = rows[int(unreadable[0])]

@@ -346,6 +346,7 @@ def test_a_column_says_the_part():
         (["train", "valid"], "the split column has 2 values for 3 molecules"),
         (["train", "valid", "Test"], "says 'Test' in row 2; it must say train, valid or test"),
         (["train", None, "test"], "says None in row 1"),
+        (["train", pd.NA, "test"], "says <NA> in row 1"),
         (["train", "train", "test"], "column split leaves the valid part empty"),
     ],
 )
@@ -368,6 +369,7 @@ TEN = ["C" * n for n in range(1, 11)]
         list(pd.to_datetime([f"2020-{month:02}-15" for month in (10, 2, 3, 4, 5, 6, 7, 8, 9, 1)])),
         [dt.date(2020, month, 1) for month in (10, 2, 3, 4, 5, 6, 7, 8, 9, 1)],
         np.array([9, 1, 2, 3, 4, 5, 6, 7, 8, 0]),
+        [2009, 2001, 2002, 2003, 2004, 2005, "2006-01-01", 2007, 2008, dt.date(2000, 5, 1)],
     ],
 )
 def test_time_trains_on_the_oldest_and_tests_on_the_newest(column):
@@ -390,6 +392,9 @@ def test_times_that_cannot_be_read(value, message):
     column.insert(4, value)
     with pytest.raises(SmilexError, match=f"the split column has no time in {message}"):
         split(TEN, "time", column=column)
+    numbers = [*range(4), value, *range(5, 10)]
+    with pytest.raises(SmilexError, match=f"the split column has no time in {message}"):
+        split(TEN, "time", column=numbers)
 
 
 def test_duplicates_are_found_however_they_are_written():
