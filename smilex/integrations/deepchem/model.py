@@ -182,7 +182,7 @@ class ExLMTorchModel(deepchem.models.torch_models.TorchModel):
     ) -> Iterator[tuple[list[Any], list[Any], list[Any]]]:
         """Iterate over batches of token ids; labels and weights come with them where `mode` is "fit"."""
         rows = self._encode(dataset)
-        labels = weights = None
+        labels = weights = np.zeros((len(rows.input_ids), self.n_tasks), dtype=np.float32)
         if mode == "fit":
             labels, weights = self._labels(dataset)
             weights[[row.index for row in rows.invalid]] = 0

@@ -262,6 +262,7 @@ def test_a_dataset_without_labels_is_predicted(make, tmp_path):
     assert make(3).predict(dataset).shape == (len(MOLECULES), 3)
     with pytest.raises(SmilexError, match="no labels to learn from"):
         make().fit(dataset)
+    assert len(make(3).predict(dc.data.NumpyDataset([], []))) == 0
     assert make(3).predict_on_batch(np.array(MOLECULES[:2])).shape == (2, 3)
 
 
