@@ -23,7 +23,7 @@ MOLECULES = ["C" * n + ring + end for ring in RINGS for n in range(1, 5) for end
 
 @pytest.fixture(scope="module")
 def encoder(save_encoder, tmp_path_factory):
-    return save_encoder(tmp_path_factory.mktemp("encoder"), seed=0, initializer_range=0.1)
+    return save_encoder(tmp_path_factory.mktemp("encoder"), seed=7, initializer_range=0.1)
 
 
 @pytest.fixture
@@ -277,6 +277,23 @@ def test_molnet_scaffold_split_to_model(make, tmp_path):
     model.fit(train, nb_epoch=5)
     scores = model.evaluate(valid, [dc.metrics.Metric(dc.metrics.rms_score)], transformers)
     assert 0 < scores["rms_score"] < 10
+
+
+def test_the_warning_points_at_the_call(make):
+    dataset = dc.data.NumpyDataset([*MOLECULES, "C1CC"], carbons([*MOLECULES, "C1CC"]))
+    model = make()
+    metrics = [dc.metrics.Metric(dc.metrics.rms_score)]
+    for call in (model.fit, model.predict, lambda data: model.evaluate(data, metrics)):
+        with pytest.warns(InvalidMoleculeWarning) as caught:
+            call(dataset)
+        assert [warning.filename for warning in caught] == [__file__]
+
+
+def test_prediction_keeps_no_gradients(make):
+    model, gradients = make(), []
+    model.model.register_forward_hook(lambda *_: gradients.append(torch.is_grad_enabled()))
+    model.predict(dc.data.NumpyDataset(["CCO"]))
+    assert gradients == [False]
 
 
 def test_dropout_is_on_after_a_callback_has_predicted(make):
