@@ -380,8 +380,10 @@ def test_time_trains_on_the_oldest_and_tests_on_the_newest(column):
 
 
 def test_equal_times_keep_their_order_and_invalid_molecules_need_none():
-    parts = split(["bad(", *TEN], "time", column=[None, *[1] * 10])
-    assert (parts.valid.tolist(), parts.test.tolist()) == ([9], [10])
+    # Enough rows that an unstable sort would mix them.
+    parts = split(["bad(", *["C" * n for n in range(1, 201)]], "time", column=[None, *[1.5, 2.5] * 100])
+    assert parts.valid.tolist() == list(range(122, 162, 2))
+    assert parts.test.tolist() == list(range(162, 202, 2))
 
 
 @pytest.mark.parametrize(
