@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
 from smilex.modeling.config import ExLMConfig
+from smilex.modeling.dropout import Dropout
 from smilex.modeling.rope import rope_2d_tables, rotate
 from smilex.modeling.states import expand_states
 
@@ -88,7 +89,7 @@ class ExLMLayer(nn.Module):
             nn.GELU(),
             nn.Linear(config.intermediate_size, config.hidden_size),
         )
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.dropout = Dropout(config.hidden_dropout_prob)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
         """Return the next hidden states, (B, N, d)."""
@@ -132,7 +133,7 @@ class ExLMModel(ExLMPreTrainedModel):
         super().__init__(config)
         self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id)
         self.embedding_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
-        self.embedding_dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.embedding_dropout = Dropout(config.hidden_dropout_prob)
         self.layers = nn.ModuleList(ExLMLayer(config) for _ in range(config.num_hidden_layers))
         self.final_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
         self.post_init()

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from transformers.utils import ModelOutput
 
 from smilex.modeling.config import ExLMConfig
+from smilex.modeling.dropout import Dropout
 from smilex.modeling.encoder import _UNSET, ExLMModel, ExLMPreTrainedModel
 
 REGRESSION = "regression"
@@ -59,7 +60,7 @@ class ExLMForMoleculeProperty(ExLMPreTrainedModel):
         super().__init__(config)
         num_tasks = config.num_labels or 1
         self.exlm = ExLMModel(config)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.dropout = Dropout(config.hidden_dropout_prob)
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
         self.output = nn.Linear(config.hidden_size, num_tasks)
         self.register_buffer("target_mean", torch.zeros(num_tasks))

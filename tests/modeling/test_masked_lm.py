@@ -1,4 +1,4 @@
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -90,7 +90,9 @@ def test_one_state_is_a_plain_masked_language_model():
     output = model(input_ids, labels=labels)
     hidden = model.exlm(input_ids).last_hidden_state
     scores = model.lm_head(hidden, model.exlm.word_embeddings.weight)
-    torch.testing.assert_close(output.loss, torch.nn.functional.cross_entropy(scores[labels != -100], labels[labels != -100]))
+    torch.testing.assert_close(
+        output.loss, torch.nn.functional.cross_entropy(scores[labels != -100], labels[labels != -100])
+    )
     assert output.log_transitions is None
     assert not any("transitions" in name for name, _ in model.named_parameters())
     log_probs = model.mask_log_probs(output, (labels != -100).sum(1))
@@ -107,7 +109,7 @@ def test_marginals_at_masks_equal_enumeration_of_all_paths(num_masks):
     at_state = torch.zeros(num_masks + 2, states, dtype=torch.float64)
     for middle in combinations(range(1, states - 1), num_masks):
         path = (0, *middle, states - 1)
-        weight = sum(log_e[u, v] for u, v in zip(path, path[1:], strict=False)).exp()
+        weight = sum(log_e[u, v] for u, v in pairwise(path)).exp()
         for target, state in enumerate(path):
             at_state[target, state] += weight
     at_state /= at_state.sum(-1, keepdim=True)
@@ -126,7 +128,10 @@ def test_loss_is_the_mean_of_log_likelihoods_over_targets():
         states = 3 * len(targets)
         emission = output.logits[b, :states].log_softmax(-1)[:, targets].T[None]
         total = log_likelihood(
-            emission, output.log_transitions[b : b + 1, :states, :states], torch.tensor([len(targets)]), torch.tensor([states])
+            emission,
+            output.log_transitions[b : b + 1, :states, :states],
+            torch.tensor([len(targets)]),
+            torch.tensor([states]),
         )
         losses.append(-total / len(targets))
     torch.testing.assert_close(output.loss, torch.cat(losses).mean())
