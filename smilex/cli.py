@@ -171,12 +171,23 @@ def finetune(
         ),
     ] = None,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Folder of the MoleculeNet files NAME.csv.gz, by default SMILEX_DATA.")
+        Path | None,
+        typer.Option(
+            help="Folder of the MoleculeNet files NAME.csv.gz, by default SMILEX_DATA, "
+            "or else a cache that they are downloaded into."
+        ),
     ] = None,
     split: Annotated[
-        Literal["scaffold", "random"],
-        typer.Option(help="Who is tested: molecules with other ring frameworks than in training, or any (80:10:10)."),
+        Literal["scaffold", "balanced_scaffold", "random", "stratified", "column", "time"],
+        typer.Option(
+            help="Who is tested (80:10:10): molecules with other ring frameworks than in training (scaffold, "
+            "balanced_scaffold), any (random, stratified by label), or what --split-column says (column: the words "
+            "train, valid and test; time: the newest)."
+        ),
     ] = "scaffold",
+    split_column: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column that --split column or time follows.")
+    ] = None,
     pooling: Pooling = "mean",
     seeds: Annotated[int, typer.Option(help="Models to train, from different seeds.")] = 3,
     epochs: Annotated[int, typer.Option(help="Passes over the training molecules, at most.")] = 50,
@@ -207,6 +218,7 @@ def finetune(
         target=target,
         data_dir=data_dir,
         split=split,
+        split_column=split_column,
         pooling=pooling,
         seeds=seeds,
         epochs=epochs,

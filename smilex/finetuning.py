@@ -56,6 +56,7 @@ def finetune(
     target: str | Sequence[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
     split: splits.SplitMethod = "scaffold",
+    split_column: str | None = None,
     pooling: Literal["mean", "cls"] = "mean",
     seeds: int = 3,
     epochs: int = 50,
@@ -79,9 +80,12 @@ def finetune(
         Size of the encoder from scratch.
     smiles_column, target, data_dir : optional
         As in `smilex.data.properties.load_properties`.
-    split : {"scaffold", "random"}, default "scaffold"
-        How 80 % of the molecules become the training, 10 % the validation and 10 % the test part. The scaffold split
-        is DeepChem's: its test molecules have other frameworks than those of training.
+    split : str, default "scaffold"
+        How 80 % of the molecules become the training, 10 % the validation and 10 % the test part: "scaffold",
+        "balanced_scaffold", "random", "stratified", "column" or "time", see `smilex.data.splits.split`. The scaffold
+        split is DeepChem's: its test molecules have other frameworks than those of training.
+    split_column : str, optional
+        The column of the table that "column" and "time" follow.
     pooling : {"mean", "cls"}, default "mean"
         What the head reads: the mean over the molecule's tokens, or the first state of [CLS].
     seeds : int, default 3
@@ -119,7 +123,9 @@ def finetune(
         raise SmilexError(f"seeds must be at least 1, not {seeds}")
     if is_directory(Path(output_dir)) and (Path(output_dir) / "settings.json").is_file():
         raise SmilexError(f"{output_dir} already holds a run: name another directory")
-    data = load_properties(dataset, smiles_column=smiles_column, target=target, data_dir=data_dir)
+    data = load_properties(
+        dataset, smiles_column=smiles_column, target=target, data_dir=data_dir, split_column=split_column
+    )
     check_task_names(data.task_names)
     source = None if encoder is None else find_encoder(encoder)
     config = property_config(data, source, model, pooling)
@@ -147,7 +153,8 @@ def _prepare(data: PropertyDataset, method: splits.SplitMethod, max_length: int)
     rows = encode_rows(data.smiles, SmilesTokenizer(), max_length=max_length)
     warn_invalid(rows.invalid, len(data), stacklevel=4)
     usable = np.array([ids is not None for ids in rows.input_ids])
-    parts = splits.split([smiles if ok else "" for smiles, ok in zip(data.smiles, usable, strict=True)], method)
+    smiles = [text if ok else "" for text, ok in zip(data.smiles, usable, strict=True)]
+    parts = splits.split(smiles, method, targets=data.targets, column=data.split_values)
     task = PropertyTask(data, rows, parts)
     for name, part in parts.parts().items():
         if not len(task.labelled(part)):

@@ -15,14 +15,13 @@ from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader, Dataset
 from transformers import TrainingArguments, set_seed
 
-import smilex
 from smilex.budget import Budget, BudgetCallback, learning_rate_factor
 from smilex.data.batching import LengthBatches
 from smilex.data.corpus import Corpus, load_corpus
 from smilex.errors import SmilexError
 from smilex.modeling import ExLMConfig
 from smilex.modeling.encoder import ExLMPreTrainedModel
-from smilex.modeling.loading import load_config, load_model
+from smilex.modeling.loading import load_model, starting_config
 from smilex.objectives import Objective, get_objective
 from smilex.objectives.base import Batch
 from smilex.report.plots import plot_loss
@@ -165,13 +164,11 @@ def pretrain(
 
 
 def _base_config(model: str | ExLMConfig | None, encoder: str | Path | None) -> ExLMConfig:
-    if encoder is not None:
-        if model is not None:
-            raise SmilexError("encoder already has a size: give either model or encoder")
-        return ExLMConfig(**{**load_config(encoder).own_fields(), "smilex_version": smilex.__version__})
+    if encoder is not None and model is not None:
+        raise SmilexError("encoder already has a size: give either model or encoder")
     if isinstance(model, ExLMConfig):
         return model
-    return ExLMConfig.from_preset(model or "small", vocab_size=len(SmilesTokenizer()))
+    return starting_config(None if encoder is None else Path(encoder), model or "small")
 
 
 def _network(objective: Objective, encoder: str | Path | None) -> ExLMPreTrainedModel:

@@ -12,20 +12,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import EarlyStoppingCallback, TrainingArguments, set_seed
 
-import smilex
 from smilex.data.batching import pad
 from smilex.data.properties import PropertyDataset
 from smilex.data.rows import EncodedRows
 from smilex.data.splits import Split
 from smilex.errors import SmilexError
 from smilex.metrics import evaluate
-from smilex.modeling import ExLMConfig, ExLMForMoleculeProperty, ExLMModel
-from smilex.modeling.loading import load_config, load_model
+from smilex.modeling import ExLMConfig, ExLMForMoleculeProperty
+from smilex.modeling.loading import property_network, starting_config
 from smilex.modeling.molecule_property import CLASSIFICATION, REGRESSION
 from smilex.prediction import predict_rows
 from smilex.report.progress import ProgressBar
 from smilex.runs import MetricsLog
-from smilex.tokenization import SmilesTokenizer
 from smilex.trainer import QuietTrainer
 
 PROBLEM_TYPES = {"regression": REGRESSION, "classification": CLASSIFICATION}
@@ -68,16 +66,15 @@ class PropertyTask:
 
 
 def property_config(data: PropertyDataset, source: Path | None, model: str, pooling: str) -> ExLMConfig:
-    """Configure a model for the tasks of a dataset: a new one of a preset size, or one with the encoder in `source`."""
-    heads = {
-        "id2label": dict(enumerate(data.task_names)),
-        "label2id": {name: index for index, name in enumerate(data.task_names)},
-        "problem_type": PROBLEM_TYPES[data.kind],
-        "pooling": pooling,
-    }
-    if source is None:
-        return ExLMConfig.from_preset(model, vocab_size=len(SmilesTokenizer()), **heads)
-    return ExLMConfig(**{**load_config(source).own_fields(), "smilex_version": smilex.__version__, **heads})
+    """Configure a model for the tasks of a dataset, see `smilex.modeling.loading.starting_config`."""
+    return starting_config(
+        source,
+        model,
+        id2label=dict(enumerate(data.task_names)),
+        label2id={name: index for index, name in enumerate(data.task_names)},
+        problem_type=PROBLEM_TYPES[data.kind],
+        pooling=pooling,
+    )
 
 
 def fit_network(
@@ -111,9 +108,7 @@ def fit_network(
     """
     directory.mkdir()
     set_seed(seed)
-    network = ExLMForMoleculeProperty(config)
-    if source is not None:
-        network.exlm.load_state_dict(load_model(ExLMModel, source).state_dict())
+    network = property_network(config, source)
     if task.data.kind == "regression":
         network.standardize_targets(torch.from_numpy(task.data.targets[task.parts.train]))
     trainer = PropertyTrainer(network, task, recipe, directory, seed, progress=progress)

@@ -13,7 +13,9 @@ from transformers.utils import logging
 import smilex
 from smilex.errors import SmilexError
 from smilex.modeling.config import ExLMConfig
-from smilex.modeling.encoder import ExLMPreTrainedModel
+from smilex.modeling.encoder import ExLMModel, ExLMPreTrainedModel
+from smilex.modeling.molecule_property import ExLMForMoleculeProperty
+from smilex.tokenization import SmilesTokenizer
 
 Model = TypeVar("Model", bound=ExLMPreTrainedModel)
 
@@ -174,3 +176,28 @@ def load_model(
             f"{directory} was not saved as {model_class.__name__}: it lacks {shown}, or has it in another shape"
         )
     return model.eval()
+
+
+def starting_config(source: Path | None, size: str, **fields: Any) -> ExLMConfig:
+    """Configure a new model: that of the encoder in `source`, or of a preset size where there is none.
+
+    Parameters
+    ----------
+    source : Path or None
+        Directory of a saved model.
+    size : str
+        Name of a preset.
+    **fields
+        What to set besides.
+    """
+    if source is None:
+        return ExLMConfig.from_preset(size, vocab_size=len(SmilesTokenizer()), **fields)
+    return ExLMConfig(**{**load_config(source).own_fields(), "smilex_version": smilex.__version__, **fields})
+
+
+def property_network(config: ExLMConfig, source: Path | None) -> ExLMForMoleculeProperty:
+    """Make a model with a new head on a new encoder, or on the one in `source`."""
+    network = ExLMForMoleculeProperty(config)
+    if source is not None:
+        network.exlm.load_state_dict(load_model(ExLMModel, source).state_dict())
+    return network

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from smilex.pretraining import PretrainResult
 
 NAMES = {
+    "ece": "ECE",
     "rmse": "RMSE",
     "mae": "MAE",
     "r2": "R²",

@@ -10,13 +10,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-import smilex
 from smilex.data.batching import pad
 from smilex.data.rows import EncodedRows, encode_rows, warn_invalid
 from smilex.errors import SmilexError
 from smilex.integrations.deepchem.library import deepchem
-from smilex.modeling import ExLMConfig, ExLMForMoleculeProperty, ExLMModel
-from smilex.modeling.loading import find_encoder, load_config, load_model
+from smilex.modeling import ExLMForMoleculeProperty
+from smilex.modeling.loading import find_encoder, property_network, starting_config
 from smilex.modeling.molecule_property import CLASSIFICATION, REGRESSION
 from smilex.tokenization import SmilesTokenizer
 
@@ -93,8 +92,9 @@ class ExLMTorchModel(deepchem.models.torch_models.TorchModel):
             raise SmilexError(f"n_tasks and batch_size must be at least 1, not {n_tasks} and {batch_size}")
         self.n_tasks = n_tasks
         self.mode = mode
-        heads = {"num_labels": n_tasks, "problem_type": _MODES[mode], "pooling": pooling}
-        network = _build(encoder, model, heads)
+        source = None if encoder is None else find_encoder(encoder)
+        config = starting_config(source, model, num_labels=n_tasks, problem_type=_MODES[mode], pooling=pooling)
+        network = property_network(config, source)
         super().__init__(
             _Network(network),
             _StandardizedL2Loss(network) if mode == "regression" else deepchem.models.losses.SigmoidCrossEntropy(),
@@ -276,14 +276,3 @@ class _StandardizedL2Loss(deepchem.models.losses.Loss):
 
     def _create_pytorch_loss(self) -> Callable[[Tensor, Tensor], Tensor]:
         return lambda output, labels: ((output - labels) / self.network.target_std) ** 2
-
-
-def _build(encoder: str | Path | None, size: str, heads: dict[str, Any]) -> ExLMForMoleculeProperty:
-    """Make a model with a new head on a new or a saved encoder."""
-    if encoder is None:
-        return ExLMForMoleculeProperty(ExLMConfig.from_preset(size, vocab_size=len(SmilesTokenizer()), **heads))
-    directory = find_encoder(encoder)
-    fields = {**load_config(directory).own_fields(), "smilex_version": smilex.__version__, **heads}
-    network = ExLMForMoleculeProperty(ExLMConfig(**fields))
-    network.exlm.load_state_dict(load_model(ExLMModel, directory).state_dict())
-    return network
