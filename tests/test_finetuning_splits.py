@@ -6,21 +6,22 @@ from smilex import finetune
 from smilex.data.splits import split
 from smilex.errors import SmilexError
 
-SMILES = ["C" * length + ring for ring in ("C1CC1", "c1ccccc1", "C1CCNCC1", "O") for length in range(1, 11)]
-RINGS = np.array([float("1" in text) for text in SMILES])
+# Ten ring sizes, thus ten scaffolds, four molecules each.
+SMILES = [f"{'C' * length}C1{'C' * size}C1" for size in range(1, 11) for length in range(1, 5)]
+ODD = np.array([float(text.count("C") % 2) for text in SMILES])
 YEARS = np.random.default_rng(0).permutation(np.arange(1980, 1980 + len(SMILES)))
 PARTS = np.array(["train", "train", "valid", "test"] * (len(SMILES) // 4))
 
 
 def parts_of(tmp_path, method, **settings):
-    table = pd.DataFrame({"smiles": SMILES, "ring": RINGS, "year": YEARS, "part of": PARTS})
-    recipe = {"model": "tiny", "seeds": 1, "epochs": 1, "target": "ring", "progress": False}
+    table = pd.DataFrame({"smiles": SMILES, "odd": ODD, "year": YEARS, "part of": PARTS})
+    recipe = {"model": "tiny", "seeds": 1, "epochs": 1, "target": "odd", "progress": False}
     return finetune(table, tmp_path / "run", None, split=method, **recipe, **settings).predictions["part"]
 
 
 @pytest.mark.parametrize("method", ["scaffold", "balanced_scaffold", "random", "stratified"])
 def test_parts_are_those_of_split(tmp_path, method):
-    expected = split(SMILES, method, targets=RINGS[:, None])
+    expected = split(SMILES, method, targets=ODD[:, None])
     found = parts_of(tmp_path, method)
     for name, rows in expected.parts().items():
         np.testing.assert_array_equal(np.flatnonzero(found == name), rows)
