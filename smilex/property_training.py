@@ -2,6 +2,7 @@
 
 import math
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -120,6 +121,40 @@ def fit_network(
 def varied(labels: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Which tasks, columns of labels with NaN, have more than one value."""
     return np.array([len(np.unique(values[~np.isnan(values)])) > 1 for values in labels.T])
+
+
+def check_precision(targets: NDArray[np.float64], task_names: Sequence[str]) -> None:
+    """Refuse measured values that float32 cannot tell apart.
+
+    Parameters
+    ----------
+    targets : float64 array of shape (n, tasks)
+        Labels, NaN where missing; each task has one at least.
+    task_names : sequence of str
+        Names for the message.
+
+    Raises
+    ------
+    SmilexError
+        If the values of a task are too large, or vary too little for their size.
+
+    Examples
+    --------
+    >>> check_precision(np.array([[1e9], [1e9 + 1]]), ["mass"])
+    Traceback (most recent call last):
+    ...
+    smilex.errors.SmilexError: target column 'mass' is out of the range of single precision (values to 1e+09, standard \
+    deviation 0.5): subtract a constant or change the unit
+    """
+    for name, values in zip(task_names, targets.T, strict=True):
+        with np.errstate(over="ignore", invalid="ignore"):
+            peak, spread = np.nanmax(np.abs(values)), np.nanstd(values)
+            step = np.spacing(np.float32(peak))
+        if peak > 1e30 or 0 < spread < max(1e-30, 100 * step):
+            raise SmilexError(
+                f"target column {name!r} is out of the range of single precision (values to {peak:g}, standard "
+                f"deviation {spread:g}): subtract a constant or change the unit"
+            )
 
 
 class _Molecules(torch.utils.data.Dataset):
