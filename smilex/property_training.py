@@ -209,7 +209,7 @@ class PropertyTrainer(QuietTrainer):
             save_strategy="best",
             save_only_model=True,
             save_total_limit=1,
-            metric_for_best_model="roc_auc" if ranks else "loss",
+            metric_for_best_model="ranking" if ranks else "loss",
             greater_is_better=ranks,
             load_best_model_at_end=True,
             report_to=[],
@@ -242,6 +242,10 @@ class PropertyTrainer(QuietTrainer):
         figures = {f"eval_{name}": value for name, value in scores.items() if value is not None}
         figures["eval_loss"] = _validation_loss(data.kind, labels, predicted, network.target_std.cpu().numpy())
         self.log(dict(figures))
+        if "eval_roc_auc" in figures:
+            # A small validation part often has the same ROC-AUC in several passes, and the first of them may give all
+            # molecules one class: among equals the loss decides.
+            figures["eval_ranking"] = figures["eval_roc_auc"] - 1e-4 * figures["eval_loss"]
         # Early stopping listens here.
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, figures)
         return figures

@@ -71,7 +71,8 @@ class SmilesModel(BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         targets = _columns(labels)
         names = [f"y{number}" for number in range(targets.shape[1])]
-        data = PropertyDataset("X", list(map(str, molecules)), targets, names, kind)
+        smiles = [item if isinstance(item, str) else "" for item in molecules]
+        data = PropertyDataset("X", smiles, targets, names, kind)
         source = None if self.encoder is None else find_encoder(self.encoder)
         config = property_config(data, source, self.model, self.pooling)
         rows = _encode(molecules, config.max_position_embeddings)
@@ -127,8 +128,8 @@ class SmilesModel(BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()
-        if "network_" in state and state["network_"].device.type != "cpu":
-            # So that a machine without a GPU can read the pickle.
+        if "network_" in state:
+            # On the CPU, so that a machine without a GPU can read the pickle.
             state = {**state, "network_": copy.deepcopy(state["network_"]).cpu()}
         return state
 

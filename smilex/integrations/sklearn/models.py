@@ -29,8 +29,8 @@ class SmilesRegressor(RegressorMixin, SmilesModel):
     pooling : {"mean", "cls"}, default "mean"
         What the head reads: the mean over the molecule's tokens, or the first state of [CLS].
     epochs, patience : int, default 50 and 10
-        Passes over the training molecules at most, and passes without progress on those held out after which training
-        stops. The weights of the best pass are kept.
+        Passes over the training molecules at most, and passes without progress in squared error on those held out
+        after which training stops. The weights of the best pass are kept.
     batch_size : int, default 32
         Molecules in a batch.
     learning_rate : float, default 5e-4
@@ -125,8 +125,8 @@ class SmilesClassifier(ClassifierMixin, SmilesModel):
     pooling : {"mean", "cls"}, default "mean"
         What the head reads: the mean over the molecule's tokens, or the first state of [CLS].
     epochs, patience : int, default 50 and 10
-        Passes over the training molecules at most, and passes without progress in ROC-AUC on those held out after which
-        training stops. The weights of the best pass are kept.
+        Passes over the training molecules at most, and passes without progress on those held out after which training
+        stops: in ROC-AUC, and in the loss where that stays the same. The weights of the best pass are kept.
     batch_size : int, default 32
         Molecules in a batch.
     learning_rate : float, default 5e-4
@@ -274,7 +274,7 @@ def _two_classes(y: Any) -> tuple[NDArray[Any], NDArray[np.float64]]:
         raise SmilexError(f"y has {count} class, and a classifier needs two: add molecules with the other label")
     if count > 2:
         raise SmilexError(
-            f"y has {count} classes, and SmilesClassifier takes two: wrap it in "
-            "sklearn.multiclass.OneVsRestClassifier(SmilesClassifier()), or use SmilesRegressor for measured values"
+            f"Only binary classification is supported, and y has {count} classes: use "
+            "sklearn.multiclass.OneVsRestClassifier(SmilesClassifier(...)), or SmilesRegressor for measured values"
         )
     return encoder.classes_, numbers.astype(np.float64)
