@@ -151,10 +151,12 @@ class SmilesClassifier(ClassifierMixin, SmilesModel):
     -----
     X is a list, an array or a Series of SMILES strings or RDKit molecules, or a table of one column. y is (n,) with any
     two labels, or (n, tasks) of 0 and 1, with NaN where a label is missing. For one task of more than two classes wrap
-    the estimator in `sklearn.multiclass.OneVsRestClassifier`.
+    the estimator in `sklearn.multiclass.OneVsRestClassifier`. Where labels of several tasks are missing, cross-validate
+    with ``cv=KFold(5, shuffle=True)``: what an integer stands for counts classes, and stops at NaN.
 
     A molecule that cannot be used is left out by `fit` and by `score`, and its probabilities are NaN; each time an
-    `InvalidMoleculeWarning` names it. `predict` raises an error, as no class stands for such a molecule.
+    `InvalidMoleculeWarning` names it. `predict` raises an error, as no class stands for such a molecule; the predict of
+    ``OneVsRestClassifier`` gives it the first class, and its predict_proba NaN.
 
     Examples
     --------

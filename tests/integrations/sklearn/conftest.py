@@ -33,6 +33,12 @@ def molecules():
 
 
 @pytest.fixture
+def quick(encoder):
+    """Settings of a fit that takes a fraction of a second."""
+    return {"encoder": encoder, "epochs": 1, "batch_size": 64, "random_state": 0}
+
+
+@pytest.fixture
 def reloaded(tmp_path):
     """Return an estimator as pickle and joblib give it back."""
 

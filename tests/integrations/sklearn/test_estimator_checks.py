@@ -19,7 +19,8 @@ one; those whose data can be SMILES are done on SMILES under the name of the che
 - check_classifiers_multilabel_output_format_decision_function, check_decision_proba_consistency,
   check_regressors_no_decision_function: there is no decision_function.
 - check_sample_weight_*, check_class_weight_*: `fit` takes no weights.
-- check_param_validation: needs scikit-learn's private table of constraints; bad settings are tested in test_models.py.
+- check_param_validation: needs scikit-learn's private table of constraints; bad settings are tested in
+  test_model_input.py.
 - check_transformer_get_feature_names_out, check_set_output_transform_*, check_global_output_transform_pandas: see
   test_embedder.py.
 - check_non_transformer_estimators_n_iter, check_transformer_n_iter: there is no max_iter.
