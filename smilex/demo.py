@@ -21,8 +21,9 @@ CORPUS = "nci5k"
 DATASET = "nav17"
 MODEL = "tiny"
 
-PRETRAINING_EPOCHS = 3
-FINETUNING_EPOCHS = 7
+PRETRAINING_EPOCHS = 4
+FINETUNING_EPOCHS = 9
+LEARNING_RATE = 1e-3
 SEEDS = 3
 TREES = 300
 """The budget: together about four minutes on two cores."""
@@ -60,7 +61,13 @@ def run_demo(output_dir: str | Path = "demo-run", *, progress: bool = True) -> d
     with step("2/5 baselines: the mean, and a random forest on ECFP4 fingerprints"):
         results |= _baselines()
 
-    recipe: dict[str, Any] = {"split": "scaffold", "seeds": SEEDS, "epochs": FINETUNING_EPOCHS, "progress": progress}
+    recipe: dict[str, Any] = {
+        "split": "scaffold",
+        "seeds": SEEDS,
+        "epochs": FINETUNING_EPOCHS,
+        "learning_rate": LEARNING_RATE,
+        "progress": progress,
+    }
     with step(f"3/5 training a {MODEL} ExLM on {DATASET} from scratch, {SEEDS} seeds"):
         run = smilex.finetune(DATASET, from_scratch, encoder=None, model=MODEL, **recipe)
         results["ExLM from scratch"] = run.metrics

@@ -18,7 +18,7 @@ from smilex.errors import SmilexError
 from smilex.metrics import evaluate, summarize
 from smilex.modeling.loading import DEFAULT_ENCODER, find_encoder, is_directory
 from smilex.prediction import check_task_names, predict_rows, prediction_table
-from smilex.property_training import PropertyTask, Recipe, fit_network, property_config, varied
+from smilex.property_training import PropertyTask, Recipe, check_precision, fit_network, property_config, varied
 from smilex.report.plots import plot_parity, plot_roc
 from smilex.runs import Run, save_model, versions, write_json, write_text
 from smilex.tokenization import SmilesTokenizer
@@ -92,7 +92,8 @@ def finetune(
         Models to train, with seeds 0, 1, …; they differ in the head's weights, the order of the molecules and dropout.
     epochs, patience : int, default 50 and 10
         Passes over the training part at most, and passes without progress on the validation part after which training
-        stops: in the mean squared error of standardised targets, or in ROC-AUC. The weights of the best pass are kept.
+        stops: in the mean squared error of standardised targets, or in ROC-AUC (among equals, in cross-entropy). The
+        weights of the best pass are kept.
     batch_size : int, default 32
         Molecules in a batch.
     learning_rate : float, default 5e-4
@@ -159,25 +160,13 @@ def _prepare(data: PropertyDataset, method: splits.SplitMethod, max_length: int)
     for name, part in parts.parts().items():
         if not len(task.labelled(part)):
             raise SmilexError(f"no molecule of the {name} part has a label: use another split or give more labels")
-    _check_labels(data, parts.train)
-    return task
-
-
-def _check_labels(data: PropertyDataset, train: NDArray[np.int64]) -> None:
-    """Refuse what float32 cannot tell apart, and warn of tasks that nothing can be learned of."""
-    for name, values in zip(data.task_names, data.targets.T, strict=True):
-        with np.errstate(over="ignore", invalid="ignore"):
-            peak, spread = np.nanmax(np.abs(values)), np.nanstd(values)
-            step = np.spacing(np.float32(peak))
-        if peak > 1e30 or 0 < spread < max(1e-30, 100 * step):
-            raise SmilexError(
-                f"target column {name!r} is out of the range of single precision (values to {peak:g}, standard "
-                f"deviation {spread:g}): subtract a constant or change the unit"
-            )
-        if np.isnan(values[train]).all():
+    check_precision(data.targets, data.task_names)
+    for name, values in zip(data.task_names, data.targets[parts.train].T, strict=True):
+        if np.isnan(values).all():
             warnings.warn(
-                f"no molecule of the training part has a label of {name!r}: its predictions mean nothing", stacklevel=4
+                f"no molecule of the training part has a label of {name!r}: its predictions mean nothing", stacklevel=3
             )
+    return task
 
 
 def _conclude(run: Run, task: PropertyTask, predictions: NDArray[np.float32]) -> FinetuneResult:
