@@ -230,7 +230,9 @@ def test_minutes_bound_a_run(tmp_path):
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     rates = [row["learning_rate"] for row in rows if "learning_rate" in row]
     assert rates[-1] < 0.2 * max(rates)
-    assert sum("heldout_loss" in row for row in rows) == 10
+    held_out = [row["step"] for row in rows if "heldout_loss" in row]
+    assert 1 <= len(held_out) <= 10  # fewer than 10 where a step takes longer than a tenth of the time
+    assert held_out[-1] == result.report["steps"]
 
 
 def test_epochs_bound_a_run(tmp_path):

@@ -17,6 +17,11 @@ class Dropout(nn.Module):
     p : float
         Probability of zeroing; on a CPU rounded to a multiple of 1/256 (0.1 becomes 26/256).
 
+    Raises
+    ------
+    ValueError
+        If it is no probability.
+
     Notes
     -----
     Srivastava et al., JMLR 2014, 15, 1929.
@@ -31,6 +36,8 @@ class Dropout(nn.Module):
 
     def __init__(self, p: float) -> None:
         super().__init__()
+        if not 0 <= p <= 1:
+            raise ValueError(f"a dropout probability lies between 0 and 1, not {p}")
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
