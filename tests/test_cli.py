@@ -432,10 +432,20 @@ def test_a_reader_that_goes_away_ends_the_command_quietly():
 def test_interrupted_pretraining_says_how_to_go_on_and_goes_on(tmp_path):
     corpus = tmp_path / "corpus.smi"
     corpus.write_text("\n".join("C" * length + end for length in range(1, 9) for end in "ONF"))
-    arguments = ["pretrain", corpus, tmp_path / "run", "--model", "tiny", "--max-steps", 24, "--checkpoint-steps", 2]
-    arguments += ["--tokens-per-batch", 128]
+    arguments = ["pretrain", corpus, tmp_path / "run", "--model", "tiny", "--max-steps", 100]
+    arguments += ["--checkpoint-steps", 2, "--tokens-per-batch", 128]
     command = [*SMILEX, *map(str, arguments)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+
+    def listen_to_interrupts():  # a shell starts background jobs, such as a whole test run, deaf to them
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=listen_to_interrupts,  # noqa: PLW1509 (no threads here)
+    ) as process:
         while not (tmp_path / "run/checkpoints/checkpoint-2/complete.json").exists():
             assert process.poll() is None, process.stderr.read()
             time.sleep(0.02)
@@ -447,4 +457,4 @@ def test_interrupted_pretraining_says_how_to_go_on_and_goes_on(tmp_path):
     # Here the resumed run also shows that nothing of the libraries reaches the user.
     done = subprocess.run([*command, "--resume"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "after 24 steps" in done.stdout
+    assert "after 100 steps" in done.stdout
