@@ -5,11 +5,12 @@ import os
 import platform
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
@@ -19,6 +20,9 @@ from smilex.tokenization import SmilesTokenizer
 
 COMPLETE = "complete.json"
 """Written into a checkpoint after everything else: a checkpoint without it is half written."""
+
+LOCK = ".lock"
+"""Held by the process that writes into a run directory."""
 
 
 def write_text(path: Path, text: str) -> None:
@@ -97,19 +101,20 @@ class Run:
         Raises
         ------
         SmilexError
-            If the directory cannot be written, holds a run already and `resume` is off, or holds a run of other
-            settings.
+            If the directory cannot be written, holds a run already and `resume` is off, holds a run of other settings,
+            or another process is at work in it.
         """
         path = Path(directory)
         settings = json.loads(json.dumps(settings))
-        with writing_to(path):
+        with ExitStack() as stack, writing_to(path):
             path.mkdir(parents=True, exist_ok=True)
+            _refuse_second_writer(path, stack)
             known = path / "settings.json"
             if known.is_file() and not resume:
                 raise SmilexError(f"{path} already holds a run: go on with resume=True, or name another directory")
             if known.is_file():
                 _check_same(path, _read_json(known), settings)
-            elif any(path.iterdir()):
+            elif any(entry.name != LOCK for entry in path.iterdir()):
                 raise SmilexError(f"{path} is not empty and holds no run: name another directory")
             write_json(known, settings)
             yield cls(path, settings)
@@ -126,6 +131,20 @@ class Run:
         """Write report.json, which marks the run as finished."""
         write_json(self.directory / "report.json", report)
         self.report = report
+
+
+def _refuse_second_writer(directory: Path, stack: ExitStack) -> None:
+    """Hold a lock on the directory until the stack closes; the system lets go of it when the process dies."""
+    if int(os.environ.get("RANK", "0")):  # the first of several processes holds it for all
+        return
+    lock = FileLock(directory / LOCK)
+    try:
+        stack.enter_context(lock.acquire(timeout=0))
+    except Timeout:
+        raise SmilexError(
+            f"another process is at work in {directory}: wait for it, or name another directory"
+        ) from None
+    stack.callback((directory / LOCK).unlink, missing_ok=True)
 
 
 def _read_json(path: Path) -> dict[str, Any]:

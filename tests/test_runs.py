@@ -1,5 +1,7 @@
 import errno
 import json
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -91,3 +93,25 @@ def test_a_write_that_torch_could_not_finish(tmp_path):
 def test_other_errors_pass_through(tmp_path):
     with pytest.raises(RuntimeError, match="shapes"), writing_to(tmp_path):
         raise RuntimeError("shapes do not fit")
+
+
+def test_two_processes_do_not_write_into_one_directory(tmp_path):
+    script = (
+        "import sys; from smilex.runs import Run\n"
+        "with Run.open(sys.argv[1], {'seed': 0}, resume=False):\n"
+        "    print('open', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", script, tmp_path / "run"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "open\n"
+        for resume in (False, True):
+            with (
+                pytest.raises(SmilexError, match="another process is at work"),
+                open_run(tmp_path / "run", resume=resume),
+            ):
+                pass
+        other.kill()
+        other.wait()
+    with open_run(tmp_path / "run", resume=True) as run:  # a dead process holds nothing
+        assert run.step == 0
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["settings.json"]

@@ -129,6 +129,9 @@ class ExLMModel(ExLMPreTrainedModel):
     (torch.Size([1, 10, 128]), torch.Size([1, 128]))
     """
 
+    # What heads leave in a saved directory; AutoModel would report it as unexpected.
+    _keys_to_ignore_on_load_unexpected = [r"^lm_head\.", r"^transitions\.", r"^(dense|output)\.", r"^target_"]  # noqa: RUF012
+
     def __init__(self, config: ExLMConfig) -> None:
         super().__init__(config)
         self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id)

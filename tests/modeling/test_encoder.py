@@ -86,7 +86,9 @@ def test_auto_classes_load_a_saved_directory(tmp_path):
     ids = torch.tensor([[CLS, 10, MASK, SEP]])
     assert isinstance(AutoConfig.from_pretrained(tmp_path), ExLMConfig)
     torch.testing.assert_close(AutoModelForMaskedLM.from_pretrained(tmp_path).eval()(ids).logits, model(ids).logits)
-    encoder = AutoModel.from_pretrained(tmp_path).eval()
+    encoder, found = AutoModel.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(found.values())
+    encoder.eval()
     assert isinstance(encoder, ExLMModel)
     torch.testing.assert_close(encoder(ids).last_hidden_state, model.exlm(ids).last_hidden_state)
 
