@@ -14,8 +14,7 @@ from smilex.terminal import Command, progress, quiet_libraries, say, show
 
 app = typer.Typer(
     name="smilex",
-    help="Transformer encoders of molecules written as SMILES: pretrain, fine-tune, predict.",
-    epilog="Start with: smilex demo",
+    help="Transformer encoders of molecules written as SMILES: pretrain, fine-tune, predict. Start with: smilex demo",
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -34,7 +33,11 @@ Pooling = Annotated[
     typer.Option(help="Vector of a molecule: the mean over its tokens, or the first state of the opening token CLS."),
 ]
 Encoder = Annotated[
-    str, typer.Option(metavar="NAME|DIR", help="Pretrained encoder: a name that ships with smilex, or a directory.")
+    str,
+    typer.Option(
+        metavar="NAME|DIR",
+        help="Pretrained encoder: a directory that smilex pretrain wrote, or a name that ships with smilex (none yet).",
+    ),
 ]
 SmilesColumn = Annotated[
     str | None,
@@ -83,7 +86,7 @@ def pretrain(
     ],
     *,
     objective: Annotated[
-        str, typer.Option(help="What to train on: exlm (expanded masks), mlm (plain masks) …")
+        str, typer.Option(help="What to train on: exlm (expanded masks) or mlm (plain masks).")
     ] = "exlm",
     model: Annotated[
         str | None,

@@ -65,8 +65,8 @@ def fill_mask(smiles: str, encoder: str | Path = DEFAULT_ENCODER, top_k: int = 5
     >>> len(fillings), all(filling.smiles.startswith("CC") for filling in fillings)
     (3, True)
     """
-    if top_k < 1:
-        raise SmilexError(f"top_k must be at least 1, not {top_k}")
+    if not isinstance(top_k, int) or top_k < 1:
+        raise SmilexError(f"top_k must be at least 1, a whole number, not {top_k!r}")
     tokenizer = SmilesTokenizer()
     model = load_model(ExLMForMaskedLM, find_encoder(encoder))
     ids = _masked_ids(smiles, tokenizer, model.config.max_position_embeddings)
@@ -111,17 +111,20 @@ def most_probable_fillings(
         last one, given that the path has this many states.
     """
     ways = _ways_to_last_state(log_transition, num_masks + 2)  # (T, S)
+    probs = log_emission.exp()
     tokens = torch.empty(1, 0, dtype=torch.long)
     forward = torch.full_like(log_emission[:1, :1].expand(1, len(log_transition)), -math.inf).clone()
     forward[0, 0] = 0.0  # (beams, S): paths to each state that emit the partial filling
     for step in range(1, num_masks + 1):
         arrived = torch.logsumexp(forward.unsqueeze(-1) + log_transition, dim=1)  # (beams, S)
-        extended = arrived.unsqueeze(-1) + log_emission  # (beams, S, V)
-        score = torch.logsumexp(extended + ways[step].unsqueeze(-1), dim=1)  # (beams, V)
+        # log Σ_u exp(weight[u]) P[u, y], as a product of matrices: what the scaling loses is too small to count.
+        weight = arrived + ways[step]
+        largest = weight.amax(dim=1, keepdim=True).clamp_min(torch.finfo(weight.dtype).min)  # no way at all: −∞
+        score = ((weight - largest).exp() @ probs).log() + largest  # (beams, V)
         best = score.flatten().topk(min(beam_width, score.numel()))
         beam, token = best.indices // score.shape[1], best.indices % score.shape[1]
         tokens = torch.cat([tokens[beam], token.unsqueeze(-1)], dim=1)
-        forward = extended[beam, :, token]
+        forward = arrived[beam] + log_emission[:, token].T
     log_probability = best.values - ways[0, 0]
     possible = log_probability > -math.inf
     return list(zip(tokens[possible].tolist(), log_probability[possible].tolist(), strict=True))

@@ -50,7 +50,7 @@ def regression_metrics(y_true: ArrayLike, y_pred: ArrayLike) -> Scores:
     return {
         "rmse": float(sk.root_mean_squared_error(true, pred)),
         "mae": float(sk.mean_absolute_error(true, pred)),
-        "r2": float(sk.r2_score(true, pred)) if varied else None,
+        "r2": _r2(true, pred) if varied else None,
         "spearman": float(ranks["true"].corr(ranks["pred"])) if varied and np.ptp(pred) > 0 else None,
     }
 
@@ -173,7 +173,7 @@ def evaluate(
     -------
     dict
         ``{"mean": {metric: value}, "tasks": {name: {metric: value}}, "skipped_tasks": [names]}``, fit for JSON.
-        A task is skipped when its labels here are fewer than 2 or all the same; the mean is over the others.
+        A task is skipped when it has no label here, or one class only; the mean is over the others.
         Values are None where undefined.
 
     Raises
@@ -194,10 +194,11 @@ def evaluate(
     pred = np.asarray(predictions, dtype=np.float64)
     if true.ndim != 2 or true.shape != pred.shape or true.shape[1] != len(task_names):
         raise SmilexError(f"{len(task_names)} tasks, but labels are {true.shape} and predictions {pred.shape}")
+    needed = 2 if kind == "classification" else 1
     tasks: dict[str, Scores] = {}
     skipped: list[str] = []
     for task, labels, predicted in zip(task_names, true.T, pred.T, strict=True):
-        if len(np.unique(labels[~np.isnan(labels)])) < 2:
+        if len(np.unique(labels[~np.isnan(labels)])) < needed:
             skipped.append(task)
         else:
             tasks[task] = score(labels, predicted)
@@ -239,6 +240,13 @@ def summarize(runs: Sequence[Mapping[str, float | None]]) -> dict[str, dict[str,
         sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
         summary[name] = {"mean": _mean(values), "sd": sd, "n": len(values)}
     return summary
+
+
+def _r2(true: NDArray[np.float64], pred: NDArray[np.float64]) -> float | None:
+    """Coefficient of determination; None where the labels vary by less than doubles can square."""
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        value = float(sk.r2_score(true, pred))
+    return value if math.isfinite(value) else None
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -186,14 +186,20 @@ def test_evaluate_scores_each_task_and_skips_those_with_one_class():
 
 
 def test_evaluate_regression():
-    targets = np.array([[1.0, 5.0, 2.0], [2.0, NAN, 2.0], [3.0, NAN, 2.0]])
-    result = evaluate("regression", targets, np.array([[1.0, 4.0, 2], [2.0, 4.0, 2], [4.0, 4.0, 2]]), ["a", "b", "c"])
-    assert result["skipped_tasks"] == ["b", "c"]
-    assert result["mean"] == result["tasks"]["a"] == regression_metrics([1, 2, 3], [1, 2, 4])
+    targets = np.array([[1.0, 5.0, 2.0, NAN], [2.0, NAN, 2.0, NAN], [3.0, NAN, 2.0, NAN]])
+    predicted = np.array([[1.0, 4.0, 2, 0], [2.0, 4.0, 2, 0], [4.0, 4.0, 3, 0]])
+    result = evaluate("regression", targets, predicted, ["a", "b", "c", "d"])
+    assert result["skipped_tasks"] == ["d"]
+    assert result["tasks"]["a"] == regression_metrics([1, 2, 3], [1, 2, 4])
+    # Errors are defined for one label, or constant ones; correlations are not.
+    assert result["tasks"]["b"] == {"rmse": 1.0, "mae": 1.0, "r2": None, "spearman": None}
+    assert result["tasks"]["c"]["mae"] == pytest.approx(1 / 3)
+    assert result["mean"]["r2"] == result["tasks"]["a"]["r2"]
+    assert result["mean"]["mae"] == pytest.approx((1 / 3 + 1 + 1 / 3) / 3)
 
 
 def test_evaluate_without_a_scorable_task_has_no_mean():
-    result = evaluate("regression", [[1.0]], [[2.0]], ["a"])
+    result = evaluate("regression", [[NAN]], [[2.0]], ["a"])
     assert result == {"mean": dict.fromkeys(REGRESSION_METRICS), "tasks": {}, "skipped_tasks": ["a"]}
 
 

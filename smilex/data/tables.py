@@ -102,4 +102,5 @@ def _parse_text(content: bytes, separator: str, text_column: str | None) -> pd.D
             keep_default_na=False,
             na_values=missing,
             low_memory=False,
+            skip_blank_lines=False,  # a blank line is a row without a molecule, as everywhere else
         )
