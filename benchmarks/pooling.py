@@ -10,6 +10,7 @@ kept in the work directory, so that an interrupted run goes on where it stopped.
 
 import argparse
 import json
+import shutil
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ def cell(dataset: str, encoder: Path, pooling: str, arguments: argparse.Namespac
     """Fine-tune one combination, or take its figures from an earlier run."""
     directory = arguments.work_dir / f"{dataset}-{pooling}"
     if not (directory / "metrics.json").is_file():
+        shutil.rmtree(directory, ignore_errors=True)  # a cell that was cut off
         smilex.finetune(
             dataset,
             directory,
