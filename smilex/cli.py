@@ -10,7 +10,19 @@ from typing import Annotated, Literal
 import typer
 
 import smilex
-from smilex.options import Encoder, Errors, Input, Pooling, SmilesColumn
+from smilex.options import (
+    AveragedSmiles,
+    BalanceClasses,
+    Dropout,
+    Encoder,
+    Errors,
+    Input,
+    LayerDecay,
+    Pooling,
+    RandomSmiles,
+    SmilesColumn,
+)
+from smilex.recipe import Recipe
 from smilex.terminal import Command, progress, quiet_libraries, say, show
 
 app = typer.Typer(
@@ -165,10 +177,15 @@ def finetune(
     ] = None,
     pooling: Pooling = "mean",
     seeds: Annotated[int, typer.Option(help="Models to train, from different seeds.")] = 3,
-    epochs: Annotated[int, typer.Option(help="Passes over the training molecules, at most.")] = 50,
-    patience: Annotated[int, typer.Option(help="Stop after this many passes without progress.")] = 10,
-    batch_size: Annotated[int, typer.Option(help="Molecules in a batch.")] = 32,
-    learning_rate: Annotated[float, typer.Option(help="Highest learning rate of the schedule.")] = 5e-4,
+    epochs: Annotated[int, typer.Option(help="Passes over the training molecules, at most.")] = Recipe.epochs,
+    patience: Annotated[int, typer.Option(help="Stop after this many passes without progress.")] = Recipe.patience,
+    batch_size: Annotated[int, typer.Option(help="Molecules in a batch.")] = Recipe.batch_size,
+    learning_rate: Annotated[float, typer.Option(help="Highest learning rate of the schedule.")] = Recipe.learning_rate,
+    layer_decay: LayerDecay = Recipe.layer_decay,
+    dropout: Dropout = Recipe.dropout,
+    balance_classes: BalanceClasses = Recipe.balance_classes,
+    random_smiles: RandomSmiles = Recipe.random_smiles,
+    averaged_smiles: AveragedSmiles = Recipe.averaged_smiles,
 ) -> None:
     """Fit an encoder to measured properties, and test it on molecules it has not seen.
 
@@ -200,6 +217,11 @@ def finetune(
         patience=patience,
         batch_size=batch_size,
         learning_rate=learning_rate,
+        layer_decay=layer_decay,
+        dropout=dropout,
+        balance_classes=balance_classes,
+        random_smiles=random_smiles,
+        averaged_smiles=averaged_smiles,
         progress=progress(),
     )
     show(*finetuning_results(result))

@@ -18,7 +18,9 @@ from smilex.errors import SmilexError
 from smilex.metrics import evaluate, summarize
 from smilex.modeling.loading import DEFAULT_ENCODER, find_encoder, is_directory
 from smilex.prediction import check_task_names, predict_rows, prediction_table
-from smilex.property_training import PropertyTask, Recipe, check_precision, fit_network, property_config, varied
+from smilex.property_task import PropertyTask
+from smilex.property_training import check_precision, fit_network, property_config, varied
+from smilex.recipe import Recipe
 from smilex.report.plots import plot_parity, plot_roc
 from smilex.runs import Run, save_model, versions, write_json, write_text
 from smilex.tokenization import SmilesTokenizer
@@ -59,10 +61,15 @@ def finetune(
     split_column: str | None = None,
     pooling: Literal["mean", "cls"] = "mean",
     seeds: int = 3,
-    epochs: int = 50,
-    patience: int = 10,
-    batch_size: int = 32,
-    learning_rate: float = 5e-4,
+    epochs: int = Recipe.epochs,
+    patience: int = Recipe.patience,
+    batch_size: int = Recipe.batch_size,
+    learning_rate: float = Recipe.learning_rate,
+    layer_decay: float = Recipe.layer_decay,
+    dropout: float | None = Recipe.dropout,
+    balance_classes: bool = Recipe.balance_classes,
+    random_smiles: bool = Recipe.random_smiles,
+    averaged_smiles: int = Recipe.averaged_smiles,
     progress: bool = True,
 ) -> FinetuneResult:
     """Fine-tune an encoder on measured properties and test it on molecules it has not seen.
@@ -98,6 +105,20 @@ def finetune(
         Molecules in a batch.
     learning_rate : float, default 5e-4
         Peak of the schedule: linear warm-up over 10 % of the run, then linear decay.
+    layer_decay : float, default 1.0
+        What the learning rate is multiplied by from the head to the last layer, and from each layer to the one below;
+        the embedding has the lowest. Below 1 a pretrained encoder changes less.
+    dropout : float, optional
+        Dropout of the encoder and the head while fine-tuning; by default that of the encoder's configuration.
+    balance_classes : bool, default False
+        For classes: let the labels of 1 of each task count as much as those of 0 together, by weighting each with their
+        ratio in the training part (at most 100). Molecules keep their order in general, but probabilities are shifted:
+        0.5 is then a balance between the classes, and no longer the share of positives to expect.
+    random_smiles : bool, default False
+        Train on another random SMILES of each molecule in each epoch [1]_, in place of the canonical one.
+    averaged_smiles : int, default 1
+        Above 1, each prediction is the mean over this many SMILES of the molecule, the canonical one and random ones:
+        here and in whatever predicts with the model later.
     progress : bool, default True
         Show progress bars on stderr.
 
@@ -110,6 +131,10 @@ def finetune(
     SmilexError
         If the dataset, a setting, the encoder or the output directory cannot be used.
 
+    References
+    ----------
+    .. [1] Bjerrum, arXiv 1703.07076; for training and averaging: Kimber et al., arXiv 2107.05556.
+
     Examples
     --------
     >>> import tempfile
@@ -119,7 +144,17 @@ def finetune(
     >>> sorted(result.metrics), len(result.predictions)
     (['mae', 'r2', 'rmse', 'spearman'], 20)
     """
-    recipe = Recipe(epochs, patience, batch_size, learning_rate)
+    recipe = Recipe(
+        epochs=epochs,
+        patience=patience,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        layer_decay=layer_decay,
+        dropout=dropout,
+        balance_classes=balance_classes,
+        random_smiles=random_smiles,
+        averaged_smiles=averaged_smiles,
+    )
     if seeds < 1:
         raise SmilexError(f"seeds must be at least 1, not {seeds}")
     if is_directory(Path(output_dir)) and (Path(output_dir) / "settings.json").is_file():
@@ -129,7 +164,7 @@ def finetune(
     )
     check_task_names(data.task_names)
     source = None if encoder is None else find_encoder(encoder)
-    config = property_config(data, source, model, pooling)
+    config = property_config(data, source, model, pooling, recipe)
     task = _prepare(data, split, config.max_position_embeddings)
     settings = {
         "dataset": {"name": data.name, "fingerprint": data.fingerprint, "tasks": data.task_names},

@@ -32,3 +32,15 @@ Input = Annotated[
         show_default=False,
     ),
 ]
+LayerDecay = Annotated[
+    float,
+    typer.Option(help="Learning rate of each layer, from the head down, as a share of the one above it; 1 is off."),
+]
+Dropout = Annotated[float | None, typer.Option(help="Dropout while fine-tuning.", show_default="that of the encoder")]
+BalanceClasses = Annotated[
+    bool, typer.Option(help="Let both classes of a task count the same; this shifts the probabilities.")
+]
+RandomSmiles = Annotated[bool, typer.Option(help="Train on another random SMILES of each molecule in each pass.")]
+AveragedSmiles = Annotated[
+    int, typer.Option(help="SMILES of a molecule that a prediction is the mean over, now and in smilex predict.")
+]

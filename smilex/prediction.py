@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from rdkit import Chem
 
+from smilex.data.random_smiles import RandomSmiles
 from smilex.data.rows import InvalidRow, encode_rows, warn_invalid
 from smilex.errors import SmilexError
 from smilex.inference import run_rows, to_default_device
@@ -31,7 +32,8 @@ def predict(
     Parameters
     ----------
     model_dir : str or Path
-        What `smilex.finetune` wrote. With models of several seeds the prediction is their mean.
+        What `smilex.finetune` wrote. With models of several seeds the prediction is their mean; each averages over
+        random SMILES if it was fine-tuned to do so.
     smiles : iterable of str or rdkit.Chem.Mol
         The molecules.
     errors : {"report", "raise"}, default "report"
@@ -90,7 +92,33 @@ def model_directories(model_dir: Path) -> list[Path]:
 
 
 def predict_rows(model: ExLMForMoleculeProperty, rows: Sequence[Sequence[int] | None]) -> NDArray[np.float32]:
-    """Predict tokenised molecules where the model is, (n, tasks) with NaN where a row is None."""
+    """Predict tokenised molecules where the model is, with dropout off.
+
+    Parameters
+    ----------
+    model : ExLMForMoleculeProperty
+        Where its ``config.averaged_smiles`` is above 1, each prediction is the mean over so many SMILES of the
+        molecule: the one given and different random ones, always the same; fewer where the molecule has fewer.
+    rows : sequence of (sequence of int, or None)
+        Token ids of each molecule; None where there is none.
+
+    Returns
+    -------
+    float32 array of shape (n, tasks)
+        Values in the units of the data, or probabilities of class 1; NaN where a row is None.
+    """
+    count = model.config.averaged_smiles
+    if count == 1 or not rows:
+        return _run(model, rows)
+    writer = RandomSmiles(model.config.max_position_embeddings)
+    writings = [[None] if row is None else writer.several(row, count) for row in rows]
+    counts = np.array([len(same) for same in writings])
+    values = _run(model, [ids for same in writings for ids in same]).astype(np.float64)
+    sums = np.add.reduceat(values, np.cumsum(counts) - counts)
+    return (sums / counts[:, None]).astype(np.float32)
+
+
+def _run(model: ExLMForMoleculeProperty, rows: Sequence[Sequence[int] | None]) -> NDArray[np.float32]:
     width = model.output.out_features
     return run_rows(model.eval().predict, rows, width, pad_id=model.config.pad_token_id, device=model.device)
 

@@ -1,28 +1,26 @@
 """Training one model on measured properties: the trainer behind `smilex.finetune`."""
 
-import math
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from transformers import EarlyStoppingCallback, TrainingArguments, set_seed
 
-from smilex.data.batching import pad
 from smilex.data.properties import PropertyDataset
-from smilex.data.rows import EncodedRows
-from smilex.data.splits import Split
+from smilex.data.random_smiles import RandomSmiles
 from smilex.errors import SmilexError
+from smilex.layer_rates import parameter_groups
 from smilex.metrics import evaluate
 from smilex.modeling import ExLMConfig, ExLMForMoleculeProperty
 from smilex.modeling.loading import property_network, starting_config
 from smilex.modeling.molecule_property import CLASSIFICATION, REGRESSION
 from smilex.prediction import predict_rows
+from smilex.property_task import PropertyTask, TrainingMolecules, collate, positive_weights
+from smilex.recipe import Recipe
 from smilex.report.progress import ProgressBar
 from smilex.runs import MetricsLog
 from smilex.trainer import QuietTrainer
@@ -30,43 +28,7 @@ from smilex.trainer import QuietTrainer
 PROBLEM_TYPES = {"regression": REGRESSION, "classification": CLASSIFICATION}
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """How one model is trained; see `smilex.finetune` for the meaning of each setting.
-
-    Raises
-    ------
-    SmilexError
-        If a setting cannot be used.
-    """
-
-    epochs: int
-    patience: int
-    batch_size: int
-    learning_rate: float
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "patience", "batch_size"):
-            if getattr(self, name) < 1:
-                raise SmilexError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if not 0 < self.learning_rate < math.inf:
-            raise SmilexError(f"learning_rate must be positive, not {self.learning_rate}")
-
-
-@dataclass(frozen=True)
-class PropertyTask:
-    """Tokenised molecules, their labels and the parts they belong to."""
-
-    data: PropertyDataset
-    rows: EncodedRows
-    parts: Split
-
-    def labelled(self, part: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Rows of a part that have a label."""
-        return part[~np.isnan(self.data.targets[part]).all(axis=1)]
-
-
-def property_config(data: PropertyDataset, source: Path | None, model: str, pooling: str) -> ExLMConfig:
+def property_config(data: PropertyDataset, source: Path | None, model: str, pooling: str, recipe: Recipe) -> ExLMConfig:
     """Configure a model for the tasks of a dataset, see `smilex.modeling.loading.starting_config`."""
     return starting_config(
         source,
@@ -75,6 +37,7 @@ def property_config(data: PropertyDataset, source: Path | None, model: str, pool
         label2id={name: index for index, name in enumerate(data.task_names)},
         problem_type=PROBLEM_TYPES[data.kind],
         pooling=pooling,
+        **recipe.model_fields(),
     )
 
 
@@ -103,7 +66,7 @@ def fit_network(
     directory : Path
         Directory to make; metrics.jsonl is written there.
     seed : int
-        Seed of the head's weights, the order of the molecules and dropout.
+        Seed of the head's weights, the order of the molecules, their random SMILES and dropout.
     progress : bool
         Show a progress bar on stderr.
     """
@@ -157,27 +120,6 @@ def check_precision(targets: NDArray[np.float64], task_names: Sequence[str]) -> 
             )
 
 
-class _Molecules(torch.utils.data.Dataset):
-    """The labelled molecules of a part, for the trainer."""
-
-    def __init__(self, task: PropertyTask, part: NDArray[np.int64]) -> None:
-        self._task = task
-        self._part = task.labelled(part)
-
-    def __len__(self) -> int:
-        return len(self._part)
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        row = self._part[index]
-        return {"input_ids": self._task.rows.input_ids[row], "labels": self._task.data.targets[row]}
-
-
-def _collate(molecules: list[dict[str, Any]]) -> dict[str, Tensor]:
-    rows = [np.asarray(molecule["input_ids"], dtype=np.int64) for molecule in molecules]
-    labels = np.stack([molecule["labels"] for molecule in molecules])
-    return {"input_ids": torch.from_numpy(pad(rows, value=0)), "labels": torch.from_numpy(labels).float()}
-
-
 class PropertyTrainer(QuietTrainer):
     """transformers' Trainer that stops on the figures of the validation part."""
 
@@ -192,7 +134,15 @@ class PropertyTrainer(QuietTrainer):
         progress: bool,
     ) -> None:
         self._task = task
+        self._recipe = recipe
         self._valid = task.labelled(task.parts.valid)
+        tasks = task.data.targets.shape[1]
+        self._positive_weight = (
+            positive_weights(task.data.targets[task.parts.train])
+            if recipe.balance_classes and task.data.kind == "classification"
+            else np.ones(tasks)
+        )
+        writer = RandomSmiles(model.config.max_position_embeddings) if recipe.random_smiles else None
         # ROC-AUC is undefined where the validation part has one class only.
         ranks = task.data.kind == "classification" and bool(varied(task.data.targets[self._valid]).any())
         arguments = TrainingArguments(
@@ -220,15 +170,30 @@ class PropertyTrainer(QuietTrainer):
         super().__init__(
             model,
             arguments,
-            data_collator=_collate,
-            train_dataset=_Molecules(task, task.parts.train),
-            eval_dataset=_Molecules(task, task.parts.valid),
+            data_collator=collate,
+            train_dataset=TrainingMolecules(task, task.parts.train, self._positive_weight, writer, seed),
+            eval_dataset=TrainingMolecules(task, task.parts.valid, self._positive_weight),
             callbacks=[
                 EarlyStoppingCallback(early_stopping_patience=recipe.patience),
                 MetricsLog(directory / "metrics.jsonl", last_step=0),
             ],
             bar=ProgressBar(f"seed {seed}") if progress else None,
         )
+
+    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
+        """Make the optimizer of transformers with a learning rate for each layer."""
+        if self.optimizer is None:
+            network = cast("ExLMForMoleculeProperty", self.model)
+            optimizer, settings = self.get_optimizer_cls_and_kwargs(self.args, network)
+            groups = parameter_groups(
+                network,
+                self.args.learning_rate,
+                self._recipe.layer_decay,
+                self.args.weight_decay,
+                self.get_decay_parameter_names(network),
+            )
+            self.optimizer = optimizer(groups, **settings)
+        return super().create_optimizer(model)
 
     def evaluate(self, *_: object, **__: object) -> dict[str, float]:
         """Score the validation part and log the figures."""
@@ -240,7 +205,7 @@ class PropertyTrainer(QuietTrainer):
             raise SmilexError(f"training diverged in epoch {self.state.epoch:.0f}: lower learning_rate")
         scores = evaluate(data.kind, labels, predicted, data.task_names)["mean"]
         figures = {f"eval_{name}": value for name, value in scores.items() if value is not None}
-        figures["eval_loss"] = _validation_loss(data.kind, labels, predicted, network.target_std.cpu().numpy())
+        figures["eval_loss"] = self._validation_loss(labels, predicted)
         self.log(dict(figures))
         if "eval_roc_auc" in figures:
             # A small validation part often has the same ROC-AUC in several passes, and the first of them may give all
@@ -250,12 +215,11 @@ class PropertyTrainer(QuietTrainer):
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, figures)
         return figures
 
-
-def _validation_loss(
-    kind: str, labels: NDArray[np.float64], predicted: NDArray[np.float32], scale: NDArray[np.float32]
-) -> float:
-    """Training loss without dropout, from predictions in the units of the data."""
-    if kind == "regression":
-        return float(np.nanmean(((predicted - labels) / scale) ** 2))
-    sure = np.clip(predicted.astype(np.float64), 1e-7, 1 - 1e-7)
-    return float(-np.nanmean(labels * np.log(sure) + (1 - labels) * np.log(1 - sure)))
+    def _validation_loss(self, labels: NDArray[np.float64], predicted: NDArray[np.float32]) -> float:
+        """Training loss without dropout, from predictions in the units of the data."""
+        if self._task.data.kind == "regression":
+            scale = cast("ExLMForMoleculeProperty", self.model).target_std.cpu().numpy()
+            return float(np.nanmean(((predicted - labels) / scale) ** 2))
+        sure = np.clip(predicted.astype(np.float64), 1e-7, 1 - 1e-7)
+        positive = self._positive_weight * labels * np.log(sure)
+        return float(-np.nanmean(positive + (1 - labels) * np.log(1 - sure)))

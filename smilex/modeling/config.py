@@ -47,6 +47,9 @@ class ExLMConfig(PreTrainedConfig):
     pooling : {"cls", "mean"}, default "mean"
         What `ExLMForMoleculeProperty` reads a molecule from: the first state of [CLS], or the mean over its ordinary
         tokens.
+    averaged_smiles : int, default 1
+        SMILES of a molecule that a prediction is the mean over: the canonical one and, above 1, random ones. Who
+        predicts follows it, see `smilex.prediction.predict_rows`; the model itself reads what it is given.
     pad_token_id, cls_token_id, sep_token_id, mask_token_id : int
         Ids of the special tokens of `smilex.SmilesTokenizer`.
     smilex_version : str
@@ -78,6 +81,7 @@ class ExLMConfig(PreTrainedConfig):
     initializer_range: float = 0.02
     rope_base: float = 10000.0
     pooling: str = "mean"
+    averaged_smiles: int = 1
     pad_token_id: int = 0
     cls_token_id: int = 2
     sep_token_id: int = 3
@@ -96,6 +100,8 @@ class ExLMConfig(PreTrainedConfig):
             raise SmilexError(f"num_states is the number of states per mask, at least 1, not {self.num_states}")
         if self.pooling not in {"cls", "mean"}:
             raise SmilexError(f"pooling is 'cls' or 'mean', not {self.pooling!r}")
+        if self.averaged_smiles < 1:
+            raise SmilexError(f"averaged_smiles must be at least 1, not {self.averaged_smiles}")
 
     def own_fields(self) -> dict[str, Any]:
         """Return the fields listed above, without what transformers adds; ``ExLMConfig(**fields)`` is a plain copy."""

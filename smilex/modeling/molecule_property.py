@@ -85,7 +85,12 @@ class ExLMForMoleculeProperty(ExLMPreTrainedModel):
         self.target_std.copy_(torch.where(variance > 0, variance.sqrt(), 1.0))
 
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None, **_: object
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        label_weights: Tensor | None = None,
+        **_: object,
     ) -> ExLMPropertyOutput:
         """Predict and, with labels, compute the loss.
 
@@ -97,11 +102,14 @@ class ExLMForMoleculeProperty(ExLMPreTrainedModel):
             0 at padding.
         labels : Tensor, float, shape (B, tasks), optional
             Measured values or 0/1, in the units of the data; NaN where missing.
+        label_weights : Tensor, float, shape (B, tasks), optional
+            What each label counts in the loss, by default 1. Missing labels count for nothing.
 
         Returns
         -------
         ExLMPropertyOutput
-            Squared error of standardised values, or binary cross-entropy, averaged over the labels that are present.
+            Squared error of standardised values, or binary cross-entropy, times its weight, averaged over the labels
+            that are present.
         """
         pooled = self.dropout(self.exlm(input_ids, attention_mask).pool(self.config.pooling))
         logits = self.output(self.dropout(F.gelu(self.dense(pooled))))
@@ -113,6 +121,8 @@ class ExLMForMoleculeProperty(ExLMPreTrainedModel):
             loss = F.mse_loss(logits, labels.nan_to_num(), reduction="none")
         else:
             loss = F.binary_cross_entropy_with_logits(logits, labels.nan_to_num(), reduction="none")
+        if label_weights is not None:
+            loss = loss * label_weights
         return ExLMPropertyOutput(loss=(loss * present).sum() / present.sum().clamp_min(1), logits=logits)
 
     @torch.no_grad()

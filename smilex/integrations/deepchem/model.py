@@ -11,12 +11,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from smilex.data.batching import pad
+from smilex.data.random_smiles import RandomSmiles
 from smilex.data.rows import EncodedRows, encode_rows, warn_invalid
 from smilex.errors import SmilexError
 from smilex.integrations.deepchem.library import deepchem
 from smilex.modeling import ExLMForMoleculeProperty
 from smilex.modeling.loading import find_encoder, property_network, starting_config
 from smilex.modeling.molecule_property import CLASSIFICATION, REGRESSION
+from smilex.prediction import predict_rows
+from smilex.recipe import Recipe
 from smilex.tokenization import SmilesTokenizer
 
 _MODES = {"regression": REGRESSION, "classification": CLASSIFICATION}
@@ -37,6 +40,8 @@ class ExLMTorchModel(deepchem.models.torch_models.TorchModel):
         Size of the encoder from scratch.
     pooling : {"mean", "cls"}, default "mean"
         What the head reads: the mean over the molecule's tokens, or the first state of [CLS].
+    dropout, random_smiles, averaged_smiles : optional
+        As in `smilex.finetune`.
     batch_size : int, default 32
         Molecules in a batch; a batch is padded to its own longest molecule.
     learning_rate : float or deepchem.models.optimizers.LearningRateSchedule, default 5e-4
@@ -82,18 +87,24 @@ class ExLMTorchModel(deepchem.models.torch_models.TorchModel):
         *,
         model: str = "small",
         pooling: Literal["mean", "cls"] = "mean",
+        dropout: float | None = Recipe.dropout,
+        random_smiles: bool = Recipe.random_smiles,
+        averaged_smiles: int = Recipe.averaged_smiles,
         batch_size: int = 32,
         learning_rate: Any = 5e-4,
         **kwargs: Any,
     ) -> None:
         if mode not in _MODES:
             raise SmilexError(f"mode is 'regression' or 'classification', not {mode!r}")
-        if n_tasks < 1 or batch_size < 1:
-            raise SmilexError(f"n_tasks and batch_size must be at least 1, not {n_tasks} and {batch_size}")
+        if n_tasks < 1:
+            raise SmilexError(f"n_tasks must be at least 1, not {n_tasks}")
         self.n_tasks = n_tasks
         self.mode = mode
+        self.random_smiles = random_smiles
+        recipe = Recipe(batch_size=batch_size, dropout=dropout, averaged_smiles=averaged_smiles)
         source = None if encoder is None else find_encoder(encoder)
-        config = starting_config(source, model, num_labels=n_tasks, problem_type=_MODES[mode], pooling=pooling)
+        tasks = {"num_labels": n_tasks, "problem_type": _MODES[mode], "pooling": pooling}
+        config = starting_config(source, model, **tasks, **recipe.model_fields())
         network = property_network(config, source)
         super().__init__(
             _Network(network),
@@ -190,17 +201,24 @@ class ExLMTorchModel(deepchem.models.torch_models.TorchModel):
                 raise SmilexError("no row holds a molecule that can be used and a label of weight above 0")
         # Row numbers in place of molecules: DeepChem shuffles them, and each molecule is parsed once.
         numbers = deepchem.data.NumpyDataset(np.arange(len(rows.input_ids)), labels, weights)
-        return self._batches(rows, numbers, epochs, deterministic=deterministic, pad_batches=pad_batches)
+        batches = numbers.iterbatches(self.batch_size, epochs, deterministic=deterministic, pad_batches=pad_batches)
+        return self._batches(rows, batches, random_smiles=self.random_smiles and mode == "fit")
 
     def _batches(
-        self, rows: EncodedRows, numbers: Any, epochs: int, **settings: bool
+        self, rows: EncodedRows, batches: Iterator[Any], *, random_smiles: bool
     ) -> Iterator[tuple[list[Any], list[Any], list[Any]]]:
         config = self.model.network.config
         # [CLS] [SEP] stands for an invalid molecule.
         nothing = [config.cls_token_id, config.sep_token_id]
-        ids = [np.asarray(row or nothing, dtype=np.int64) for row in rows.input_ids]
-        for chosen, labels, weights, _ in numbers.iterbatches(self.batch_size, epochs, **settings):
-            yield [pad([ids[number] for number in chosen], config.pad_token_id)], [labels], [weights]
+        ids = [row or nothing for row in rows.input_ids]
+        writer = RandomSmiles(config.max_position_embeddings)
+        for chosen, labels, weights, _ in batches:
+            written = [ids[number] for number in chosen]
+            if random_smiles:
+                step = self.get_global_step()
+                written = [writer.draw(ids[number], (step, number)) for number in chosen]
+            molecules = [np.asarray(row, dtype=np.int64) for row in written]
+            yield [pad(molecules, config.pad_token_id)], [labels], [weights]
 
     def _encode(self, dataset: Any, *, stacklevel: int) -> EncodedRows:
         max_length = self.model.network.config.max_position_embeddings
@@ -259,12 +277,16 @@ class _Network(nn.Module):
         config = self.network.config
         output = self.network(input_ids).logits
         if config.problem_type == REGRESSION:
-            prediction = output = output * self.network.target_std + self.network.target_mean
+            output = output * self.network.target_std + self.network.target_mean
+        if config.averaged_smiles > 1 and not self.training:
+            rows = [row[row != config.pad_token_id].tolist() for row in input_ids.cpu()]
+            prediction = torch.from_numpy(predict_rows(self.network, rows)).to(output)
         else:
-            prediction = torch.stack([(-output).sigmoid(), output.sigmoid()], dim=-1)
+            prediction = output.clone() if config.problem_type == REGRESSION else output.sigmoid()
         no_molecule = input_ids[:, 1] == config.sep_token_id
-        prediction = prediction.clone()
         prediction[no_molecule] = torch.nan
+        if config.problem_type != REGRESSION:
+            prediction = torch.stack([1 - prediction, prediction], dim=-1)
         return prediction, output
 
 

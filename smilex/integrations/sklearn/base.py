@@ -6,6 +6,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,7 +27,9 @@ from smilex.inference import to_default_device
 from smilex.integrations.sklearn.arrays import read_labels, read_molecules, tag_molecules
 from smilex.modeling.loading import find_encoder
 from smilex.prediction import predict_rows
-from smilex.property_training import PropertyTask, Recipe, check_precision, fit_network, property_config
+from smilex.property_task import PropertyTask
+from smilex.property_training import check_precision, fit_network, property_config
+from smilex.recipe import Recipe
 from smilex.tokenization import SmilesTokenizer
 
 
@@ -39,10 +42,15 @@ class SmilesModel(BaseEstimator):
         model: str = "small",
         *,
         pooling: Literal["mean", "cls"] = "mean",
-        epochs: int = 50,
-        patience: int = 10,
-        batch_size: int = 32,
-        learning_rate: float = 5e-4,
+        epochs: int = Recipe.epochs,
+        patience: int = Recipe.patience,
+        batch_size: int = Recipe.batch_size,
+        learning_rate: float = Recipe.learning_rate,
+        layer_decay: float = Recipe.layer_decay,
+        dropout: float | None = Recipe.dropout,
+        balance_classes: bool = Recipe.balance_classes,
+        random_smiles: bool = Recipe.random_smiles,
+        averaged_smiles: int = Recipe.averaged_smiles,
         validation_fraction: float = 0.1,
         random_state: int | np.random.RandomState | None = None,
         progress: bool = False,
@@ -54,18 +62,18 @@ class SmilesModel(BaseEstimator):
         self.patience = patience
         self.batch_size = batch_size
         self.learning_rate = learning_rate
+        self.layer_decay = layer_decay
+        self.dropout = dropout
+        self.balance_classes = balance_classes
+        self.random_smiles = random_smiles
+        self.averaged_smiles = averaged_smiles
         self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.progress = progress
 
     def _train(self, molecules: list[Any], labels: NDArray[np.float64], kind: Kind) -> None:
         """Fit `network_` to labels of shape (n,) or (n, tasks)."""
-        recipe = Recipe(
-            epochs=self.epochs,
-            patience=self.patience,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-        )
+        recipe = Recipe(**{field.name: getattr(self, field.name) for field in fields(Recipe)})
         if not 0 < self.validation_fraction < 1:
             raise SmilexError(f"validation_fraction lies between 0 and 1, not at {self.validation_fraction}")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -74,7 +82,7 @@ class SmilesModel(BaseEstimator):
         smiles = [item if isinstance(item, str) else "" for item in molecules]
         data = PropertyDataset("X", smiles, targets, names, kind)
         source = None if self.encoder is None else find_encoder(self.encoder)
-        config = property_config(data, source, self.model, self.pooling)
+        config = property_config(data, source, self.model, self.pooling, recipe)
         rows = _encode(molecules, config.max_position_embeddings)
         warn_invalid(rows.invalid, len(molecules), stacklevel=4)
         parts = _hold_out(rows, targets, self.validation_fraction, seed)

@@ -35,6 +35,8 @@ class SmilesRegressor(RegressorMixin, SmilesModel):
         Molecules in a batch.
     learning_rate : float, default 5e-4
         Peak of the schedule: linear warm-up over 10 % of the run, then linear decay.
+    layer_decay, dropout, balance_classes, random_smiles, averaged_smiles : optional
+        As in `smilex.finetune`.
     validation_fraction : float, default 0.1
         Share of the molecules that `fit` holds out to know when to stop, spread over the range of y. Rows of one
         molecule stay together.
@@ -131,6 +133,8 @@ class SmilesClassifier(ClassifierMixin, SmilesModel):
         Molecules in a batch.
     learning_rate : float, default 5e-4
         Peak of the schedule: linear warm-up over 10 % of the run, then linear decay.
+    layer_decay, dropout, balance_classes, random_smiles, averaged_smiles : optional
+        As in `smilex.finetune`.
     validation_fraction : float, default 0.1
         Share of the molecules that `fit` holds out to know when to stop, with the classes in the same shares. Rows of
         one molecule stay together.
