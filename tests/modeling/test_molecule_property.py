@@ -24,6 +24,26 @@ def test_missing_labels_count_for_nothing():
     assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
 
 
+def test_weights_of_labels_are_the_positive_weight_of_torch():
+    model = build("multi_label_classification")
+    labels = torch.tensor([[1.0, NAN], [0.0, 1.0]])
+    positive = torch.tensor([3.0, 0.25])
+    output = model(IDS, labels=labels, label_weights=torch.where(labels == 1, positive, 1.0))
+    losses = torch.nn.functional.binary_cross_entropy_with_logits(
+        output.logits, labels.nan_to_num(), pos_weight=positive, reduction="none"
+    )
+    torch.testing.assert_close(output.loss, losses[~labels.isnan()].mean())
+    assert output.loss != model(IDS, labels=labels).loss
+
+
+def test_weights_of_labels_scale_squared_errors():
+    model = build("regression")
+    labels, weights = torch.tensor([[1.0, NAN], [0.5, 2.0]]), torch.tensor([[2.0, 9.0], [0.0, 1.0]])
+    output = model(IDS, labels=labels, label_weights=weights)
+    expected = (2 * (output.logits[0, 0] - 1) ** 2 + (output.logits[1, 1] - 2) ** 2) / 3
+    torch.testing.assert_close(output.loss, expected)
+
+
 def test_batch_without_labels_has_loss_zero():
     output = build("regression")(IDS, labels=torch.full((2, 2), NAN))
     assert output.loss.item() == 0

@@ -11,7 +11,8 @@ if find_spec("deepchem") is None:
 
 import deepchem as dc
 
-from smilex import predict
+from smilex import SmilesTokenizer, predict
+from smilex.chem import canonicalize
 from smilex.data.rows import InvalidMoleculeWarning
 from smilex.errors import SmilexError
 from smilex.integrations.deepchem import ExLMTorchModel
@@ -221,6 +222,46 @@ def test_the_network_inside_is_a_model_for_predict(make, tmp_path):
     np.testing.assert_allclose(table["LABEL_0"], model.predict(dataset)[:, 0], rtol=1e-5)
 
 
+@pytest.mark.parametrize("mode", ["regression", "classification"])
+def test_predictions_average_over_smiles(make, tmp_path, mode):
+    """As `smilex.predict` does; an invalid molecule stays NaN."""
+    dataset = dc.data.NumpyDataset([*MOLECULES, "C1CC"], np.arange(len(MOLECULES) + 1)[:, None] % 2)
+    model, plain = make(mode=mode, averaged_smiles=4), make(mode=mode)
+    for each in (model, plain):
+        with pytest.warns(InvalidMoleculeWarning):
+            each.fit(dataset, nb_epoch=1)
+    model.model.network.save_pretrained(tmp_path)
+    with pytest.warns(InvalidMoleculeWarning):
+        predicted, canonical = model.predict(dataset), plain.predict(dataset)
+    positive = predicted[:, 0] if mode == "regression" else predicted[:, 0, 1]
+    with pytest.warns(InvalidMoleculeWarning):
+        np.testing.assert_allclose(predict(tmp_path, dataset.X)["LABEL_0"], positive, rtol=1e-5)
+    assert np.isnan(predicted[-1]).all()
+    assert np.nanmax(np.abs(predicted - canonical)) > 1e-3
+
+
+def test_fit_on_random_smiles_reads_other_ones_each_time(make):
+    model = make(random_smiles=True, batch_size=len(MOLECULES))
+    seen = []
+    forward = model.model.network.forward
+    model.model.network.forward = lambda ids: (seen.append([row[row > 0].tolist() for row in ids]), forward(ids))[1]
+    dataset = dc.data.NumpyDataset(MOLECULES, carbons(MOLECULES))
+    model.fit(dataset, nb_epoch=2, deterministic=True)
+    model.predict(dataset)
+    texts = [[SmilesTokenizer().decode(row, skip_special_tokens=True) for row in batch] for batch in seen]
+    canonical = [canonicalize(text) for text in MOLECULES]
+    assert len(texts) == 3
+    assert all([canonicalize(text) for text in batch] == canonical for batch in texts)
+    assert texts[2] == canonical
+    same = sum(one == other for one, other in zip(*texts[:2], strict=True))
+    assert same < 0.5 * len(MOLECULES)
+
+
+def test_dropout_is_that_of_the_setting_or_of_the_encoder(make):
+    assert make(dropout=0.3).model.network.dropout.p == 0.3
+    assert make().model.network.dropout.p == 0.1
+
+
 def test_grid_search(make, tmp_path):
     train = dc.data.NumpyDataset(MOLECULES[::2], carbons(MOLECULES[::2]))
     valid = dc.data.NumpyDataset(MOLECULES[1::2], carbons(MOLECULES[1::2]))
@@ -319,6 +360,8 @@ def test_learning_rate_schedules_and_callbacks_of_deepchem_work(make):
         ({"mode": "ranking"}, "mode is"),
         ({"n_tasks": 0}, "at least 1"),
         ({"batch_size": 0}, "at least 1"),
+        ({"averaged_smiles": 0}, "at least 1"),
+        ({"dropout": 1.0}, "dropout is a share"),
         ({"encoder": "no such"}, "no encoder 'no such'"),
         ({"model": "huge"}, "unknown model size 'huge'"),
         ({"pooling": "max"}, "pooling is"),

@@ -259,6 +259,17 @@ def test_the_fitted_network_is_a_model_for_smilex_predict(quick, molecules, tmp_
     np.testing.assert_allclose(table["y0"], fitted.predict(molecules), rtol=1e-6)
 
 
+def test_settings_of_training_and_prediction_reach_the_network(quick, molecules, tmp_path):
+    settings = {**quick, "dropout": 0.3, "averaged_smiles": 4, "random_smiles": True, "layer_decay": 0.9}
+    fitted = SmilesClassifier(**settings, balance_classes=True).fit(molecules, rings(molecules))
+    assert fitted.network_.dropout.p == 0.3
+    fitted.network_.save_pretrained(tmp_path / "model")
+    averaged = fitted.predict_proba(molecules)[:, 1]
+    np.testing.assert_allclose(predict(tmp_path / "model", molecules)["y0"], averaged, rtol=1e-6)
+    fitted.network_.config.averaged_smiles = 1
+    assert np.abs(fitted.predict_proba(molecules)[:, 1] - averaged).max() > 1e-4
+
+
 def test_cross_validation_scores_tasks_with_invalid_molecules(quick, molecules):
     settings = {**quick, "epochs": 2}
     with warnings.catch_warnings():
