@@ -111,9 +111,9 @@ def finetune(
     dropout : float, optional
         Dropout of the encoder and the head while fine-tuning; by default that of the encoder's configuration.
     balance_classes : bool, default False
-        For classes: let the labels of 1 of each task count as much as those of 0 together, by weighting each with their
-        ratio in the training part (at most 100). Molecules keep their order in general, but probabilities are shifted:
-        0.5 is then a balance between the classes, and no longer the share of positives to expect.
+        Of classes: weigh the labels of 1 of each task by its ratio of 0s to 1s in the training part (at most 100), so
+        that both classes count the same. Probabilities are shifted by it: 0.5 then says that a molecule is as likely
+        under one class as under the other, however rare the class is. Measured values have no classes.
     random_smiles : bool, default False
         Train on another random SMILES of each molecule in each epoch [1]_, in place of the canonical one.
     averaged_smiles : int, default 1

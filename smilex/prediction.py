@@ -20,6 +20,9 @@ from smilex.tokenization import SmilesTokenizer
 ENDINGS = ("sd", "measured")
 """What is added to the name of a task for the columns beside its predictions."""
 
+PIECE = 10_000
+"""Molecules whose random SMILES are in memory at once."""
+
 
 def predict(
     model_dir: str | Path,
@@ -107,10 +110,15 @@ def predict_rows(model: ExLMForMoleculeProperty, rows: Sequence[Sequence[int] | 
     float32 array of shape (n, tasks)
         Values in the units of the data, or probabilities of class 1; NaN where a row is None.
     """
-    count = model.config.averaged_smiles
-    if count == 1 or not rows:
+    if model.config.averaged_smiles == 1 or not rows:
         return _run(model, rows)
-    writer = RandomSmiles(model.config.max_position_embeddings)
+    pieces = [_run_averaged(model, rows[start : start + PIECE]) for start in range(0, len(rows), PIECE)]
+    return np.concatenate(pieces)
+
+
+def _run_averaged(model: ExLMForMoleculeProperty, rows: Sequence[Sequence[int] | None]) -> NDArray[np.float32]:
+    """Predict every SMILES of each molecule, and take their mean."""
+    writer, count = RandomSmiles(model.config.max_position_embeddings), model.config.averaged_smiles
     writings = [[None] if row is None else writer.several(row, count) for row in rows]
     counts = np.array([len(same) for same in writings])
     values = _run(model, [ids for same in writings for ids in same]).astype(np.float64)

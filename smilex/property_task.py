@@ -15,7 +15,7 @@ from smilex.data.rows import EncodedRows
 from smilex.data.splits import Split
 
 MAX_POSITIVE_WEIGHT = 100.0
-"""Most that a label of the rare class 1 counts; a handful of molecules should not decide everything."""
+"""Most that a label of class 1 counts, so that a handful of molecules does not decide everything."""
 
 
 @dataclass(frozen=True)

@@ -190,8 +190,9 @@ def test_training_on_random_smiles_is_repeatable(encoder, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["regression", "classification"])
-def test_predictions_average_over_smiles_everywhere(encoder, tmp_path, kind):
+def test_predictions_average_over_smiles_everywhere(encoder, tmp_path, monkeypatch, kind):
     """In the table of the run, in the figures of the validation part, in `predict`; rows stay rows."""
+    monkeypatch.setattr("smilex.prediction.PIECE", 30)
     labels = CARBONS if kind == "regression" else np.array([float("N" in text.upper()) for text in MOLECULES])
     table = pd.DataFrame({"smiles": ["C1CC", *MOLECULES], "label": [1.0, *labels]})
     settings = QUICK | {"averaged_smiles": 4, "epochs": 8, "learning_rate": 5e-3}

@@ -74,7 +74,7 @@ class RandomSmiles:
         return [list(writing) for writing in list(found)[:count]]
 
     def _write(self, ids: Sequence[int], n: int, seed: int) -> list[list[int]]:
-        """Give up to n random writings: those of n that can be used."""
+        """Give those of n random writings that can be used."""
         if n < 1:
             return []
         try:
