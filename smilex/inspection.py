@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from smilex.data.columns import column_names
 from smilex.data.properties import MOLECULENET, load_properties
 from smilex.data.sources import BUILT_IN, open_source
-from smilex.data.tables import column_names
 from smilex.errors import SmilexError
 
 WEIGHTS = "model.safetensors"

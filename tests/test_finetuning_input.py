@@ -143,7 +143,7 @@ def test_text_that_is_not_utf8_is_reported_as_escapes(encoder, tmp_path):
 
 
 BAD_TABLES = {
-    "no smiles column; the columns are 'name', 'carbons'": pd.DataFrame({"name": MOLECULES, "carbons": CARBONS}),
+    "no column is known.* are: 'name', 'carbons'": pd.DataFrame({"name": MOLECULES, "carbons": CARBONS}),
     "'carbons' is not numeric .row 1: 'many'.": carbons(carbons=["1", "many", *CARBONS[2:]]),
     "all labels are missing": carbons(carbons=np.nan),
     "one class only": carbons(carbons=1),
@@ -171,7 +171,7 @@ def test_bad_tables_are_named_in_one_line_and_leave_nothing(encoder, tmp_path, m
         ("empty.csv", b"", "is empty"),
         ("blank.csv", b"\n \n", "is empty"),
         ("header.csv", b"smiles,y\n", "no rows"),
-        ("no-smiles.csv", b"mol,y\nC,1\n", "the columns are 'mol', 'y'"),
+        ("no-smiles.csv", b"drug,y\nC,1\n", "the columns are: 'drug', 'y'"),
         ("bytes.csv", b"smiles,y\nC\xff,1\n", "is no proper csv table"),
         ("cut.parquet", b"PAR1", "is no proper parquet table"),
         ("cut.csv.gz", b"\x1f\x8b\x08", "cannot read"),
@@ -206,7 +206,7 @@ def test_a_missing_file(encoder, tmp_path):
         ({"split": "temporal"}, "unknown split 'temporal'"),
         ({"pooling": "max"}, "pooling is 'cls' or 'mean', not 'max'"),
         ({"target": "oxygens"}, "no target column 'oxygens'; the columns are 'carbons'"),
-        ({"smiles_column": "mol"}, "no column 'mol'; the columns are 'smiles', 'carbons'"),
+        ({"smiles_column": "mol"}, "no column is called 'mol' (smiles_column); the columns are: 'smiles', 'carbons'"),
         ({"encoder": None, "model": "huge"}, "unknown model size 'huge'"),
         ({"encoder": "smilex-enormous"}, "no encoder 'smilex-enormous'"),
     ],

@@ -43,7 +43,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from smilex.data.tables import column_names
+from smilex.data.columns import column_names
 
 _ADDRESS = "https://deepchemdata.s3-us-west-1.amazonaws.com/datasets/"
 

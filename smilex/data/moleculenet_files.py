@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from smilex.data.columns import column_names
 from smilex.data.downloads import check_unchanged, download
 from smilex.data.moleculenet import DATASETS, MoleculeNetSet
-from smilex.data.tables import column_names, read_table
+from smilex.data.tables import read_table
 from smilex.errors import SmilexError
 
 
@@ -79,7 +80,9 @@ def _check(record: MoleculeNetSet, path: Path) -> None:
 
 def _table(record: MoleculeNetSet, path: Path) -> pd.DataFrame:
     """Read a file and refuse what is not the set."""
-    table = read_table(path, text_column="smiles").rename(columns=dict(record.renamed))
+    table = read_table(path)
+    # The public qm8 has columns of one name twice; the first ones count.
+    table = table.loc[:, ~table.columns.duplicated()].rename(columns=dict(record.renamed))
     lacking = [column for column in ("smiles", *record.tasks) if column not in table.columns]
     if lacking:
         raise SmilexError(f"{path} is not the set {record.name!r}: it has no column {column_names(lacking)}")

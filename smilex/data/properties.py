@@ -21,8 +21,9 @@ from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
 from rdkit import RDConfig
 
 from smilex.data import moleculenet_files
+from smilex.data.columns import column_names, pick_column
 from smilex.data.moleculenet import DATASETS
-from smilex.data.tables import MISSING, column_names, read_table
+from smilex.data.tables import MISSING, read_table
 from smilex.errors import SmilexError
 
 Kind = Literal["regression", "classification"]
@@ -100,7 +101,8 @@ def load_properties(
         ChEMBL document 2321810) inside RDKit's own package; or a MoleculeNet name such as ``"bbbp"`` (see
         `smilex.data.moleculenet`), read from ``NAME.csv.gz`` or the public file in `data_dir`, or downloaded.
     smiles_column : str, optional
-        Column that holds the SMILES. Default: the one named "smiles", upper or lower case.
+        Column that holds the SMILES. Default: the one named "smiles" or the like (see
+        `smilex.data.columns.pick_column`).
     target : str or sequence of str, optional
         Target column or columns. Default: the tasks of the MoleculeNet set; every column but the SMILES column and
         the split column of another table.
@@ -132,7 +134,7 @@ def load_properties(
     """
     name, source = _resolve(dataset)
     if isinstance(source, Path):
-        frame = read_table(source, text_column=smiles_column or "smiles")
+        frame = read_table(source, smiles_column)
     elif isinstance(source, str):
         frame = _nav17() if source == "nav17" else moleculenet_files.read(source, data_dir)
     else:
@@ -140,7 +142,7 @@ def load_properties(
     frame = frame.set_axis([str(column) for column in frame.columns], axis="columns")
     if frame.empty:
         raise SmilexError(f"{name!r} has no rows; give at least one molecule with a label")
-    smiles_column = _find_smiles_column(frame, smiles_column)
+    smiles_column = pick_column(frame.columns, smiles_column)
     if target is None and isinstance(source, str) and source in DATASETS:
         target = DATASETS[source].task_columns(column for column in frame.columns if column != split_column)
     task_names = _find_targets(frame, smiles_column, target, split_column)
@@ -183,22 +185,6 @@ def _nav17() -> pd.DataFrame:
         raise SmilexError(f"this RDKit has no Nav1.7 data ({error}); install rdkit from PyPI or conda-forge") from error
     table = molecules.merge(activities, on="Name", how="left", validate="one_to_one")
     return table[["smiles", "Act"]].rename(columns={"Act": "pIC50"})
-
-
-def _find_smiles_column(frame: pd.DataFrame, wanted: str | None) -> str:
-    columns = list(frame.columns)
-    if wanted is not None:
-        found = [column for column in columns if column == wanted]
-        what = f"no column {wanted!r}"
-    else:
-        found = [column for column in columns if column == "smiles"]
-        found = found or [column for column in columns if column.lower() == "smiles"]
-        what = "no smiles column"
-    if len(found) > 1:
-        raise SmilexError(f"several columns could hold the SMILES ({column_names(found)}); name one by smiles_column=")
-    if not found:
-        raise SmilexError(f"{what}; the columns are {column_names(columns)}: name one by smiles_column=")
-    return found[0]
 
 
 def _find_targets(

@@ -8,17 +8,16 @@ import csv
 import io
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from rdkit import Chem, rdBase
 
+from smilex.data.columns import COLUMN_NAMES, check_separator, pick_column
+from smilex.data.text import open_text
 from smilex.errors import SmilexError
-
-COLUMN_NAMES = ("smiles", "canonical_smiles", "isomeric_smiles", "smi", "mol")
-"""Names, in any case, under which a column (or the first line of a .smi file) is known to hold SMILES."""
 
 
 class Unreadable(NamedTuple):
@@ -69,7 +68,7 @@ def read_lines(file: BinaryIO, smiles_column: str | None = None) -> Iterator[Row
     if smiles_column is not None:
         raise SmilexError("smiles_column: a .smi or .txt file has no named columns; leave it out or convert to .csv")
     may_be_header = True
-    for line in _text(file):
+    for line in open_text(file):
         first, *_ = line.split(maxsplit=1) or [""]
         if may_be_header and first.lower() in COLUMN_NAMES:
             yield Unreadable(line.strip(), "header line", "names the columns")
@@ -86,11 +85,12 @@ def read_table(file: BinaryIO, smiles_column: str | None = None, delimiter: str 
     >>> list(read_table(io.BytesIO(b"name,SMILES\nethanol,CCO\nwater,O\n")))
     ['CCO', 'O']
     """
-    lines = csv.reader(_text(file), delimiter=delimiter)
+    lines = csv.reader(open_text(file), delimiter=delimiter)
     try:
         header = next(lines, None)
         if header is None:
             return
+        check_separator(header, delimiter, smiles_column)
         column = header.index(pick_column(header, smiles_column))
         for fields in lines:
             yield fields[column] if column < len(fields) else ""
@@ -138,38 +138,6 @@ def read_sdf(file: BinaryIO, smiles_column: str | None = None) -> Iterator[Row]:
                 return
             row = Unreadable("", "unreadable record", "RDKit cannot read it") if mol is None else Chem.MolToSmiles(mol)
         yield row
-
-
-def pick_column(columns: Iterable[str], smiles_column: str | None) -> str:
-    """Return the name of the column that holds SMILES.
-
-    Raises
-    ------
-    SmilexError
-        The column asked for is not there; or none was asked for and none, or more than one, has a fitting name.
-
-    Examples
-    --------
-    >>> pick_column(["id", "SMILES"], None)
-    'SMILES'
-    """
-    columns = list(columns)
-    there = f"the columns are: {', '.join(map(repr, columns))}"
-    if smiles_column is not None:
-        if smiles_column not in columns:
-            raise SmilexError(f"no column is called {smiles_column!r} (smiles_column); {there}")
-        return smiles_column
-    exact = [c for c in columns if c.strip().lower() == COLUMN_NAMES[0]]
-    fitting = exact or [c for c in columns if c.strip().lower() in COLUMN_NAMES]
-    if len(fitting) != 1:
-        found = "several columns may hold" if fitting else "no column is known to hold"
-        raise SmilexError(f"{found} SMILES: name one with smiles_column; {there}")
-    return fitting[0]
-
-
-def _text(file: BinaryIO) -> io.TextIOWrapper:
-    # Surrogates carry bytes that are not UTF-8 through to the cleaning, which removes the row and says why.
-    return io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline=None)
 
 
 def _read_tsv(file: BinaryIO, smiles_column: str | None = None) -> Iterator[Row]:

@@ -17,7 +17,8 @@ import datasets
 from rdkit import RDConfig
 
 from smilex.data.cleaning import shorten
-from smilex.data.readers import FORMATS, Row, Unreadable, arrow_strings, as_row, pick_column, refuse_table
+from smilex.data.columns import pick_column
+from smilex.data.readers import FORMATS, Row, Unreadable, arrow_strings, as_row, refuse_table
 from smilex.errors import SmilexError
 
 

@@ -4,52 +4,41 @@ import gzip
 import io
 import warnings
 import zlib
-from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from pyarrow import ArrowException
 
+from smilex.data.columns import check_separator, may_hold_smiles
+from smilex.data.text import text_encoding
 from smilex.errors import SmilexError
 
 # What a spreadsheet or a script writes for "not measured".
 MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "None", "<NA>")
 
 
-def column_names(names: Iterable[str], limit: int = 12) -> str:
-    """Return names as they are listed in a message, the first ones of many.
-
-    Examples
-    --------
-    >>> column_names(["a", "b"])
-    "'a', 'b'"
-    >>> column_names("abcd", limit=2)
-    "'a', 'b' and 2 more"
-    """
-    shown = list(names)
-    text = ", ".join(map(repr, shown[:limit]))
-    return text if len(shown) <= limit else f"{text} and {len(shown) - limit} more"
-
-
-def read_table(path: str | Path, text_column: str | None = None) -> pd.DataFrame:
+def read_table(path: str | Path, smiles_column: str | None = None) -> pd.DataFrame:
     r"""Read a .csv, .tsv or .parquet file, each also with .gz.
 
     Parameters
     ----------
     path : path
-        The file. Text is UTF-8.
-    text_column : str, optional
-        Column, in upper or lower case, whose cells stay the strings they are: "NA" and "" are not missing there.
+        The file. Text is UTF-8, or UTF-16 with a byte-order mark.
+    smiles_column : str, optional
+        Column whose cells stay the strings they are: "NA" and "" are not missing there. Default: those whose names
+        are known to hold SMILES.
 
     Returns
     -------
     DataFrame
-        The rows of the file in order.
+        The rows of the file in order. Columns have the names of the file, also where two have the same.
 
     Raises
     ------
     SmilexError
-        If the file is missing, empty, damaged, or of another format.
+        If the file is missing, empty, damaged, or of another format, or its cells are separated by something else
+        than its suffix says.
 
     Examples
     --------
@@ -77,30 +66,39 @@ def read_table(path: str | Path, text_column: str | None = None) -> pd.DataFrame
     try:
         if suffix == ".parquet":
             return pd.read_parquet(io.BytesIO(content))
-        return _parse_text(content, "\t" if suffix == ".tsv" else ",", text_column)
+        return _parse_text(content, "\t" if suffix == ".tsv" else ",", smiles_column)
     except pd.errors.ParserWarning as error:
         raise SmilexError(f"{str(path)!r} has rows with more cells than its header; give each column a name") from error
+    except SmilexError as error:
+        raise SmilexError(f"{str(path)!r}: {error}") from error
     except (UnicodeDecodeError, pd.errors.ParserError, ArrowException, OSError) as error:
         reason = str(error).strip().splitlines()[0]
         raise SmilexError(f"{str(path)!r} is no proper {suffix[1:]} table: {reason}") from error
 
 
-def _parse_text(content: bytes, separator: str, text_column: str | None) -> pd.DataFrame:
-    wanted = (text_column or "").lower()
-    header = pd.read_csv(io.BytesIO(content), sep=separator, nrows=0, encoding="utf-8-sig", index_col=False)
-    missing = {column: list(MISSING) for column in header.columns if column.lower() != wanted}
-    texts = {column: "str" for column in header.columns if column.lower() == wanted}
+def _parse_text(content: bytes, separator: str, smiles_column: str | None) -> pd.DataFrame:
+    settings: dict[str, Any] = {
+        "sep": separator,
+        "encoding": text_encoding(content),
+        "keep_default_na": False,
+        "skip_blank_lines": False,  # a blank line is a row without a molecule, as everywhere else
+    }
+    header = pd.read_csv(io.BytesIO(content), header=None, nrows=1, dtype="str", **settings).iloc[0]
+    names = [name or f"Unnamed: {place}" for place, name in enumerate(header)]
+    check_separator(names, separator, smiles_column)
+    # pandas renames the second of two columns of one name in silence: it reads them by number.
+    texts = {str(place): may_hold_smiles(name, smiles_column) for place, name in enumerate(names)}
     with warnings.catch_warnings():
         # Rows longer than the header would shift or lose cells.
         warnings.simplefilter("error", pd.errors.ParserWarning)
-        return pd.read_csv(
+        table = pd.read_csv(
             io.BytesIO(content),
-            sep=separator,
-            encoding="utf-8-sig",
+            header=0,
+            names=list(texts),
             index_col=False,
-            dtype=texts,
-            keep_default_na=False,
-            na_values=missing,
+            dtype={place: "str" for place, is_text in texts.items() if is_text},
+            na_values={place: list(MISSING) for place, is_text in texts.items() if not is_text},
             low_memory=False,
-            skip_blank_lines=False,  # a blank line is a row without a molecule, as everywhere else
+            **settings,
         )
+    return table.set_axis(names, axis="columns")

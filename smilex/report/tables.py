@@ -7,7 +7,7 @@ from rich import box
 from rich.table import Table
 
 from smilex.data.cleaning import CleaningReport
-from smilex.data.tables import column_names
+from smilex.data.columns import column_names
 
 if TYPE_CHECKING:
     from smilex.filling import Filling

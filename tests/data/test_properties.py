@@ -174,17 +174,21 @@ def test_empty_file_and_no_rows(tmp_path):
 
 def test_smiles_column_not_found():
     frame = pd.DataFrame({"molecule": ["C"], "y": [1.0]})
-    fails(r"no smiles column; the columns are 'molecule', 'y': name one by smiles_column=", frame)
-    fails(r"no column 'mol'; the columns are 'molecule', 'y': name one by smiles_column=", frame, smiles_column="mol")
+    fails(r"no column is known to hold SMILES: name one with smiles_column; the columns are: 'molecule', 'y'$", frame)
+    fails(r"no column is called 'mol' \(smiles_column\); the columns are: 'molecule', 'y'$", frame, smiles_column="mol")
     wide = pd.DataFrame({f"c{i}": [1.0] for i in range(30)})
     fails("'c11' and 18 more", wide)
 
 
 def test_smiles_column_is_ambiguous_or_holds_numbers():
-    fails("several columns .*'SMILES', 'Smiles'.*smiles_column=", pd.DataFrame({"SMILES": ["C"], "Smiles": ["C"]}))
+    fails(
+        "several columns may hold SMILES.* smiles_column; .*'SMILES', 'Smiles'",
+        pd.DataFrame({"SMILES": ["C"], "Smiles": ["C"]}),
+    )
     fails("column 'y' holds no SMILES .row 0: 1.5.", table(y=[1.5, 2, 3]), smiles_column="y")
-    with_exact = pd.DataFrame({"SMILES": ["x", "x"], "smiles": ["C", "CC"], "y": [1, 2]})
-    assert load_properties(with_exact, target="y").smiles == ["C", "CC"]
+    two = pd.DataFrame({"SMILES": ["x", "x"], "smiles": ["C", "CC"], "y": [1, 2]})
+    fails("several columns may hold SMILES", two, target="y")
+    assert load_properties(two, target="y", smiles_column="smiles").smiles == ["C", "CC"]
 
 
 def test_unknown_or_repeated_targets():

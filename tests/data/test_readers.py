@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from rdkit import Chem, RDConfig
 
-from smilex.data.readers import Unreadable, pick_column, read_lines, read_parquet, read_sdf, read_table
+from smilex.data.readers import Unreadable, read_lines, read_parquet, read_sdf, read_table
 from smilex.errors import SmilexError
 
 SDF = Path(RDConfig.RDDataDir) / "NCI" / "first_200.props.sdf"
@@ -98,42 +98,6 @@ def test_unreadable_sdf_record_does_not_stop_the_reader(capfd):
         kinds = [type(row) for row in read_sdf(file)]
     assert kinds == [str, Unreadable, str]
     assert capfd.readouterr().err == ""
-
-
-@pytest.mark.parametrize(
-    ("columns", "expected"),
-    [
-        (["id", "smiles"], "smiles"),
-        (["SMILES", "y"], "SMILES"),
-        (["mol", "Class"], "mol"),
-        (["Canonical_Smiles"], "Canonical_Smiles"),
-        (["canonical_smiles", "smiles"], "smiles"),
-    ],
-)
-def test_the_smiles_column_is_found_by_name(columns, expected):
-    assert pick_column(columns, None) == expected
-
-
-@pytest.mark.parametrize(
-    ("columns", "asked", "message"),
-    [
-        (
-            ["id", "y"],
-            None,
-            "no column is known to hold SMILES: name one with smiles_column; the columns are: 'id', 'y'",
-        ),
-        (
-            ["smi", "mol"],
-            None,
-            "several columns may hold SMILES: name one with smiles_column; the columns are: 'smi', 'mol'",
-        ),
-        (["smiles", "SMILES"], None, "several columns may hold SMILES: name one with smiles_column; .*"),
-        (["id", "y"], "smiles", r"no column is called 'smiles' \(smiles_column\); the columns are: 'id', 'y'"),
-    ],
-)
-def test_no_column_or_several_is_an_error_that_lists_them(columns, asked, message):
-    with pytest.raises(SmilexError, match=f"^{message}$"):
-        pick_column(columns, asked)
 
 
 @pytest.mark.parametrize("read", [read_lines, read_sdf])

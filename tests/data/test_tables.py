@@ -3,7 +3,7 @@ import gzip
 import pandas as pd
 import pytest
 
-from smilex.data.tables import column_names, read_table
+from smilex.data.tables import read_table
 from smilex.errors import SmilexError
 
 TABLE = pd.DataFrame({"smiles": ["CCO", "NA", "[Na+].[Cl-]"], "y": [1.5, None, -2.0]})
@@ -24,15 +24,15 @@ def write(folder, name, table=TABLE):
 
 @pytest.mark.parametrize("name", [f"a.{kind}{gz}" for kind in ("csv", "tsv", "parquet", "CSV") for gz in ("", ".gz")])
 def test_every_format_gives_the_same_rows(tmp_path, name):
-    table = read_table(write(tmp_path, name), text_column="smiles")
+    table = read_table(write(tmp_path, name))
     pd.testing.assert_frame_equal(table, TABLE, check_dtype=False)
 
 
 @pytest.mark.parametrize("cell", ["", "NA", "N/A", "nan", "NaN", "null", "None"])
-def test_text_column_keeps_its_strings_and_other_columns_have_missing_cells(tmp_path, cell):
+def test_a_smiles_column_keeps_its_strings_and_other_columns_have_missing_cells(tmp_path, cell):
     path = tmp_path / "a.csv"
     path.write_text(f"SMILES,y\nC,1\n{cell},{cell}\n")
-    table = read_table(path, text_column="smiles")
+    table = read_table(path)
     assert table["SMILES"].tolist() == ["C", cell]
     assert table["y"].isna().tolist() == [False, True]
 
@@ -40,7 +40,7 @@ def test_text_column_keeps_its_strings_and_other_columns_have_missing_cells(tmp_
 def test_spaces_quotes_and_byte_order_mark(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(b'\xef\xbb\xbfsmiles,y\n"CC O",1\nCC ,2\n')
-    table = read_table(path, text_column="smiles")
+    table = read_table(path)
     assert table.columns.tolist() == ["smiles", "y"]
     assert table["smiles"].tolist() == ["CC O", "CC "]
 
@@ -81,7 +81,3 @@ def test_missing_file_and_folder(tmp_path):
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(SmilexError, match=r"cannot read .*folder\.csv"):
         read_table(tmp_path / "folder.csv")
-
-
-def test_column_names_are_cut_short():
-    assert column_names(f"task{i}" for i in range(617)).endswith("'task11' and 605 more")
