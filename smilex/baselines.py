@@ -1,6 +1,7 @@
 """What a model must beat: the mean of the training labels, and ECFP4 fingerprints with a random forest."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -127,17 +128,66 @@ def ecfp4_random_forest(
     if len(targets) != len(train_smiles):
         raise SmilexError(f"{len(train_smiles)} training molecules, but {len(targets)} rows of labels")
     train_bits, train_valid = ecfp4(train_smiles)
-    targets = _targets(targets[train_valid])
-    train_bits = train_bits[train_valid]
     bits, valid = ecfp4(smiles)
     predictions = np.full((len(smiles), targets.shape[1]), np.nan)
-    if not valid.any():
+    predictions[valid] = random_forest(
+        train_bits[train_valid],
+        targets[train_valid],
+        bits[valid],
+        kind,
+        n_trees=n_trees,
+        seed=seed,
+        n_jobs=n_jobs,
+    )
+    return predictions
+
+
+def random_forest(
+    train_features: NDArray[Any],
+    train_targets: ArrayLike,
+    features: NDArray[Any],
+    kind: Kind,
+    *,
+    n_trees: int = 300,
+    seed: int = 0,
+    n_jobs: int = -1,
+) -> NDArray[np.float64]:
+    """Train one random forest a task on features, such as fingerprints of `ecfp4`, and predict.
+
+    Parameters
+    ----------
+    train_features, features : arrays of shape (n_train, d) and (n, d)
+        Features of the training molecules, and of those to predict.
+    train_targets : float array of shape (n_train, tasks)
+        Labels, NaN where missing.
+    kind, n_trees, seed, n_jobs
+        As in `ecfp4_random_forest`.
+
+    Returns
+    -------
+    float64 array of shape (n, tasks)
+        Values in the units of the labels, or probabilities of class 1.
+
+    Raises
+    ------
+    SmilexError
+        If a task has no label.
+
+    Examples
+    --------
+    >>> bits, _ = ecfp4(["CCO", "CCCO", "CCN", "CCCN"])
+    >>> random_forest(bits, [[0], [0], [1], [1]], bits[:1], "classification", n_trees=50, n_jobs=1)[0, 0] < 0.5
+    np.True_
+    """
+    targets = _targets(train_targets)
+    predictions = np.empty((len(features), targets.shape[1]))
+    if not len(features):
         return predictions
     for task, labels in enumerate(targets.T):
         present = ~np.isnan(labels)
         forest = _forest(kind)(n_estimators=n_trees, random_state=seed, n_jobs=n_jobs)
-        forest.fit(train_bits[present], labels[present])
-        predictions[valid, task] = _predict(forest, bits[valid])
+        forest.fit(train_features[present], labels[present])
+        predictions[:, task] = _predict(forest, features)
     return predictions
 
 
@@ -158,7 +208,7 @@ def _forest(kind: Kind) -> type[RandomForestRegressor | RandomForestClassifier]:
 
 def _predict(
     forest: RandomForestRegressor | RandomForestClassifier,
-    bits: NDArray[np.uint8],
+    bits: NDArray[Any],
 ) -> NDArray[np.float64]:
     if isinstance(forest, RandomForestRegressor):
         return forest.predict(bits)

@@ -1,0 +1,203 @@
+"""MoleculeNet: smilex, with and without pretraining, beside ECFP4 + random forest and chemprop.
+
+Every method learns from the same rows (DeepChem's scaffold split) with the same seeds. A cell is one dataset, method
+and seed. Finished cells are kept in the work directory with all figures, and in results/moleculenet.json with their
+means: whatever stands there with the same settings is not run again, on whichever machine it was made. Small datasets
+come first, and the work can be cut into pieces by --budget.
+
+    pip install -e '.[benchmarks]'
+    SMILEX_DATA=moleculenet python benchmarks/moleculenet_encoders.py chembl.smi.gz
+    SMILEX_DATA=moleculenet python benchmarks/moleculenet.py --budget 60
+"""
+
+import argparse
+import json
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from moleculenet_methods import MAX_LENGTH, Method, all_methods, load_problem
+from moleculenet_report import NAMES, markdown, metric, plot
+
+from smilex.data.properties import load_properties
+from smilex.runs import versions, write_json, write_text
+
+RESULTS = Path(__file__).parent / "results"
+# From small to large.
+SETS = ("freesolv", "esol", "sider", "clintox", "bace", "bbbp", "lipophilicity", "tox21", "toxcast", "muv")
+METHODS = tuple(NAMES)
+
+
+class Key(NamedTuple):
+    """Which cell."""
+
+    dataset: str
+    method: str
+    seed: int
+
+
+Cell = dict[str, Any]
+Cells = dict[Key, Cell]
+
+
+def read_cells(path: Path) -> Cells:
+    """Read the cells of a JSON file, none where there is no file."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"] if path.is_file() else []
+    return {Key(cell["dataset"], cell["method"], cell["seed"]): cell for cell in cells}
+
+
+def summary(cell: Cell) -> Cell:
+    """Return a cell without the figures of each task, which run to hundreds of kilobytes."""
+    parts = {
+        part: {
+            "mean": cell[part]["mean"],
+            "tasks_scored": len(cell[part]["tasks"]),
+            "tasks_skipped": len(cell[part]["skipped_tasks"]),
+        }
+        for part in ("valid", "test")
+    }
+    return cell | parts
+
+
+class Board:
+    """Finished cells: whole in the work directory, summarised in the results.
+
+    Parameters
+    ----------
+    work_dir : Path
+        Directory of this machine's cells.
+    results : Path
+        Directory of moleculenet.json.
+    """
+
+    def __init__(self, work_dir: Path, results: Path) -> None:
+        self.work_dir = work_dir
+        self.results = results / "moleculenet.json"
+
+    def cells(self) -> Cells:
+        """Read the results."""
+        return read_cells(self.results)
+
+    def finished(self, key: Key, settings: dict[str, Any]) -> bool:
+        """Whether a cell was made with these settings; take it into the results, and one of other settings out."""
+        known = [cell for cells in (self.cells(), self._own(key)) if (cell := cells.get(key))]
+        for cell in known:
+            if cell["settings"] == settings:
+                self._merge({key: cell})
+                return True
+        if known:
+            print(f"{' '.join(map(str, key))}: other settings now ({difference(known[0]['settings'], settings)})")
+            self._merge({key: None})
+        return False
+
+    def add(self, key: Key, cell: Cell) -> None:
+        """Keep a finished cell."""
+        write_json(self._path(key), {"cells": [cell]})
+        self._merge({key: summary(cell)})
+
+    def _own(self, key: Key) -> Cells:
+        return {key: summary(cell) for key, cell in read_cells(self._path(key)).items()}
+
+    def _path(self, key: Key) -> Path:
+        return self.work_dir / "cells" / f"{key.dataset}-{key.method}-seed-{key.seed}.json"
+
+    def _merge(self, changes: dict[Key, Cell | None]) -> None:
+        before = self.cells()
+        after = {key: cell for key, cell in (before | changes).items() if cell is not None}
+        if after != before:
+            write_json(self.results, {"cells": [after[key] for key in sorted(after, key=order)]})
+
+
+def order(key: Key) -> tuple[int, int, int]:
+    """Cheap cells first."""
+    return SETS.index(key.dataset), METHODS.index(key.method), key.seed
+
+
+def difference(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """Say which settings changed."""
+    names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
+    return ", ".join(f"{name}: {before.get(name)} before, {now.get(name)} now" for name in names)
+
+
+def settings_of(dataset: str, method: Method) -> dict[str, Any]:
+    """Whatever the figures of a cell depend on besides its seed."""
+    shared = {"fingerprint": load_properties(dataset).fingerprint, "split": "scaffold", "max_length": MAX_LENGTH}
+    return shared | method.settings(dataset)
+
+
+def run(key: Key, seeds: Sequence[int], method: Method, settings: dict[str, Any], board: Board) -> None:
+    """Train a method with one seed or several, and keep what came out once everything is done."""
+    directory = board.work_dir / f"{key.dataset}-{key.method}"
+    shutil.rmtree(directory, ignore_errors=True)  # a cell that was cut off
+    problem = load_problem(key.dataset)
+    start = time.monotonic()
+    scores = method.train(problem, seeds, settings, directory)
+    seconds = round((time.monotonic() - start) / len(seeds), 1)
+    shutil.rmtree(directory, ignore_errors=True)
+    used = versions() | ({"chemprop": version("chemprop")} if key.method == "chemprop" else {})
+    for seed, parts in zip(seeds, scores, strict=True):
+        own = key._replace(seed=seed)
+        about = {"kind": problem.data.kind, "rows": problem.rows, "seconds": seconds, "versions": used}
+        board.add(own, {**own._asdict(), "settings": settings, **about, **parts})
+    figure = metric(key.dataset)
+    values = ", ".join(f"{parts['test']['mean'][figure]:.3f}" for parts in scores)
+    print(f"{key.dataset} {key.method} seeds {list(seeds)}: test {figure} {values}, {seconds} s a seed", flush=True)
+
+
+def batches(seeds: Iterable[int], method: Method) -> Iterator[list[int]]:
+    """Seeds that are trained in one go."""
+    yield from [list(seeds)] if method.seeds_together else [[seed] for seed in seeds]
+
+
+def run_all(arguments: argparse.Namespace, board: Board) -> None:
+    """Run the cells that are asked for and not finished, until the budget is spent."""
+    start = time.monotonic()
+    methods = all_methods(arguments.work_dir, arguments.model)
+    for name in arguments.methods:
+        if methods[name].lacks:
+            print(f"without {name}: {methods[name].lacks}")
+    for dataset in sorted(arguments.datasets, key=SETS.index):
+        for name in sorted(arguments.methods, key=METHODS.index):
+            method = methods[name]
+            if method.lacks:
+                continue
+            settings = settings_of(dataset, method)
+            for seeds in batches(range(arguments.seeds), method):
+                keys = [Key(dataset, name, seed) for seed in seeds]
+                done = [board.finished(key, settings) for key in keys]
+                if all(done):
+                    continue
+                if arguments.budget is not None and (time.monotonic() - start) / 60 >= arguments.budget:
+                    print(f"the budget of {arguments.budget:g} minutes is spent")
+                    return
+                run(keys[0], seeds, method, settings, board)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run what is missing; write and print the table, and draw the plot."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--datasets", nargs="+", choices=SETS, default=SETS, metavar="SET")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS, metavar="METHOD")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--model", default="tiny", help="size of the encoder from scratch; that of the pretrained ones")
+    parser.add_argument("--budget", type=float, help="start no cell after this many minutes")
+    parser.add_argument("--work-dir", type=Path, default=Path("runs/moleculenet"))
+    parser.add_argument("--report-only", action="store_true", help="run nothing")
+    chosen = parser.parse_args(arguments)
+    board = Board(chosen.work_dir, RESULTS)
+    (chosen.work_dir / "cells").mkdir(parents=True, exist_ok=True)
+    RESULTS.mkdir(exist_ok=True)
+    if not chosen.report_only:
+        run_all(chosen, board)
+    cells = board.cells().values()
+    table = markdown(cells)
+    write_text(RESULTS / "moleculenet.md", table)
+    plot(cells, RESULTS / "moleculenet.png")
+    print(table)
+
+
+if __name__ == "__main__":
+    main()
