@@ -127,28 +127,6 @@ def test_no_molecule_gives_no_row(featurizer):
     assert featurizer.featurize([]).shape == (0, WIDTH)
 
 
-@pytest.mark.parametrize("shard_size", [8192, 30])
-def test_csv_loader_leaves_out_what_it_leaves_out_for_every_featurizer(featurizer, encoder, tmp_path, shard_size):
-    smiles = (MOLECULES * 2)[:95]
-    for place, bad in zip((0, 17, 40, 41, 99), BAD, strict=True):
-        smiles.insert(place, bad)
-    assert len(smiles) == 100
-    labels = [float(row) if row % 10 else None for row in range(100)]
-    file = write_csv(tmp_path / "table.csv", smiles=smiles, value=labels)
-
-    def load(feat):
-        loader = dc.data.CSVLoader(["value"], feat, feature_field="smiles")
-        return loader.create_dataset(file, shard_size=shard_size)
-
-    ours, theirs = load(featurizer), load(dc.feat.CircularFingerprint())
-    assert len(ours) == 95
-    assert ours.X.dtype == np.float32
-    np.testing.assert_array_equal(ours.ids, theirs.ids)
-    np.testing.assert_array_equal(ours.y, theirs.y)
-    np.testing.assert_array_equal(ours.w, theirs.w)
-    np.testing.assert_allclose(ours.X, embed(list(ours.ids), encoder), atol=1e-5)
-
-
 def test_in_memory_loader(featurizer, encoder):
     loader = dc.data.InMemoryLoader(["value"], featurizer)
     labelled = loader.create_dataset(list(zip(MOLECULES, range(len(MOLECULES)), strict=True)), shard_size=10)
