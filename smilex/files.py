@@ -2,9 +2,8 @@
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import pandas as pd
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from smilex.data.readers import Row, Unreadable, read_lines
 from smilex.data.sources import open_source
 from smilex.errors import SmilexError
+from smilex.writing import whole_file, write_text
 
 STDIN = "-"
 
@@ -101,9 +101,10 @@ def check_output(path: Path, kinds: Sequence[str], source: str = STDIN) -> None:
 def write_table(table: pd.DataFrame, path: Path) -> None:
     """Write a table as .csv or .parquet, by the suffix of the path; an existing file is replaced."""
     if path.suffix.lower() == ".csv":
-        _write_whole(path, lambda file: file.write(csv_text(table).encode()))
+        write_text(path, csv_text(table))
     else:
-        _write_whole(path, lambda file: table.to_parquet(file, index=False))
+        with whole_file(path) as partial:
+            table.to_parquet(partial, index=False)
 
 
 def csv_text(table: pd.DataFrame) -> str:
@@ -132,26 +133,12 @@ def write_vectors(smiles: Sequence[str], vectors: NDArray[np.float32], path: Pat
     """
     suffix = path.suffix.lower()
     if suffix == ".npy":
-        _write_whole(path, lambda file: np.save(file, vectors, allow_pickle=False))
+        with whole_file(path) as partial, partial.open("wb") as file:
+            np.save(file, vectors, allow_pickle=False)
     elif suffix == ".npz":
-        texts = np.array(smiles, dtype=np.str_)
-        _write_whole(path, lambda file: np.savez(file, smiles=texts, vectors=vectors))
+        with whole_file(path) as partial, partial.open("wb") as file:
+            np.savez(file, smiles=np.array(smiles, dtype=np.str_), vectors=vectors)
     else:
         table = pd.DataFrame(vectors, columns=[f"v{index}" for index in range(vectors.shape[1])])
         table.insert(0, "smiles", list(smiles))
         write_table(table, path)
-
-
-def _write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write to a temporary name beside the target and rename it, so that nobody ever sees half a file."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with partial.open("wb") as file:
-            write(file)
-        partial.replace(path)
-    except OSError as error:
-        raise SmilexError(
-            f"cannot write {path}: {error.strerror or error}; free space or name another place"
-        ) from error
-    finally:
-        partial.unlink(missing_ok=True)

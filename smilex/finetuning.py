@@ -22,8 +22,9 @@ from smilex.property_task import PropertyTask
 from smilex.property_training import check_precision, fit_network, property_config, varied
 from smilex.recipe import Recipe
 from smilex.report.plots import plot_parity, plot_roc
-from smilex.runs import Run, save_model, versions, write_json, write_text
+from smilex.runs import Run, save_model, versions, write_json
 from smilex.tokenization import SmilesTokenizer
+from smilex.writing import write_text
 
 
 @dataclass(frozen=True)

@@ -17,19 +17,13 @@ from transformers import PreTrainedModel, TrainerCallback, TrainerControl, Train
 from smilex.errors import SmilexError
 from smilex.modeling.loading import quiet_transformers
 from smilex.tokenization import SmilesTokenizer
+from smilex.writing import write_text
 
 COMPLETE = "complete.json"
 """Written into a checkpoint after everything else: a checkpoint without it is half written."""
 
 LOCK = ".lock"
 """Held by the process that writes into a run directory."""
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write to a temporary name and rename it, so that no reader ever sees half a file."""
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -10,6 +10,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from transformers import PreTrainedTokenizerFast
 
 from smilex.chem import Owner, align
+from smilex.writing import write_text
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -139,9 +140,7 @@ class SmilesTokenizer(PreTrainedTokenizerFast):
         path = next(Path(file) for file in files if file.endswith("tokenizer_config.json"))
         # The class name that transformers writes is ours, which AutoTokenizer cannot know.
         config = json.loads(path.read_text()) | {"tokenizer_class": "PreTrainedTokenizerFast"}
-        beside = path.with_suffix(".tmp")
-        beside.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
-        beside.replace(path)
+        write_text(path, json.dumps(config, indent=2, sort_keys=True) + "\n")
         return files
 
 

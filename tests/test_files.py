@@ -1,4 +1,3 @@
-import errno
 import io
 
 import numpy as np
@@ -8,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smilex import files
-from smilex.errors import SmilexError
 
 
 @settings(deadline=None, max_examples=50)
@@ -34,20 +32,3 @@ def test_a_table_keeps_what_a_row_holds(tmp_path):
     read = pd.read_csv(tmp_path / "out.csv", dtype={"logS": np.float32})
     pd.testing.assert_frame_equal(read, table)
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "out.parquet"), table)
-
-
-@pytest.mark.parametrize("name", ["out.npy", "out.npz", "out.csv", "out.parquet"])
-def test_a_full_disk_leaves_the_old_file_and_no_half_of_a_new_one(tmp_path, monkeypatch, name):
-    path = tmp_path / name
-    path.write_text("old")
-
-    class Full(io.BytesIO):
-        def write(self, data):
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("pathlib.Path.open", lambda *_: Full())
-    with pytest.raises(SmilexError, match=f"cannot write .*{name}: No space left on device; free space"):
-        files.write_vectors(["C"], np.zeros((1, 2), np.float32), path)
-    monkeypatch.undo()
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]

@@ -1,9 +1,7 @@
 """Fetching a public file: whole and checked, or not at all."""
 
-import contextlib
 import hashlib
 import http.client
-import os
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -13,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from smilex.errors import SmilexError
+from smilex.writing import whole_file, write_text
 
 SECONDS = 30
 """How long a server may stay silent."""
@@ -43,21 +42,14 @@ def download(url: str, path: Path, check: Callable[[Path], object], sha256: str 
         If the server cannot be reached, refuses, stops early or stays silent for 30 s; the content is wrong; or the
         file cannot be written. Then no file is left behind.
     """
-    partial = path.with_name(f".{os.getpid()}-{path.name}")
-    try:
+    with whole_file(path) as partial:
         path.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("wb") as file:
             found = _transfer(url, file.write)
         if sha256 not in (None, found):
             raise SmilexError(f"{url} has SHA-256 {found}, not {sha256}: the file there is another one or damaged")
         _check_content(check, partial, url)
-        _sidecar(path).write_text(f"{found}  {path.name}\n", encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        raise SmilexError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        with contextlib.suppress(OSError):  # also where its folder could not be made
-            partial.unlink()
+        write_text(_sidecar(path), f"{found}  {path.name}\n")
 
 
 def check_unchanged(path: Path) -> None:

@@ -5,7 +5,6 @@ Colours are from the Okabe-Ito palette, which colour-blind readers can tell apar
 """
 
 import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 
 from smilex.errors import SmilexError
 from smilex.metrics import regression_metrics
+from smilex.writing import whole_file
 
 _BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "#8A8A8A"
 _CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8A8A8A")
@@ -51,6 +51,7 @@ def plot_loss(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str]) -
 
     Examples
     --------
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     plot_loss([{"step": 1, "loss": 3.2}, {"step": 2, "loss": 2.9}], Path(folder) / "loss.png").name
     'loss.png'
@@ -122,6 +123,7 @@ def plot_parity(
 
     Examples
     --------
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     plot_parity([1.0, 2.0], [1.2, 1.9], "logS", Path(folder) / "parity.png", unit="log mol/L").name
     'parity.png'
@@ -183,6 +185,7 @@ def plot_roc(
 
     Examples
     --------
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     plot_roc([[0], [1], [1]], [[0.2], [0.6], [0.9]], ["toxic"], Path(folder) / "roc.png").name
     'roc.png'
@@ -242,23 +245,10 @@ def _figure(width: float, height: float) -> tuple[Figure, Axes]:
 
 
 def _save(figure: Figure, path: str | os.PathLike[str]) -> Path:
-    """Write the figure in one step: a reader sees the old file or the whole new one."""
     path = Path(path)
-    temporary = None
-    try:
-        with tempfile.NamedTemporaryFile(
-            dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix, delete=False
-        ) as file:
-            temporary = Path(file.name)
-            figure.savefig(file, format=path.suffix[1:] or "png")
-        # Temporary files are private; the plot gets the permissions of any new file.
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
-        temporary.replace(path)
-    except (OSError, ValueError) as error:
-        raise SmilexError(f"cannot write the plot {str(path)!r}: {error}") from error
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+    with whole_file(path) as partial:
+        try:
+            figure.savefig(partial, format=path.suffix[1:] or "png")
+        except ValueError as error:
+            raise SmilexError(f"cannot write {path}: {error}") from error
     return path
