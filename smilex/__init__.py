@@ -21,6 +21,9 @@ try:
 except PackageNotFoundError:  # a source tree that was never installed
     __version__ = "0+unknown"
 
+DEFAULT_ENCODER = "smilex-small"
+"""What is used where no encoder is named."""
+
 _HOMES = {
     "InvalidSmilesError": "smilex.errors",
     "SmilesTokenizer": "smilex.tokenization",

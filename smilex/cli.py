@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 import smilex
+from smilex import DEFAULT_ENCODER
 from smilex.options import (
     AveragedSmiles,
     BalanceClasses,
@@ -34,8 +35,6 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-DEFAULT_ENCODER = "smilex-small"
 
 
 def _version(value: bool) -> None:

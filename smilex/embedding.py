@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from smilex import DEFAULT_ENCODER
 from smilex.data.rows import encode_rows, warn_invalid
 from smilex.errors import SmilexError
 from smilex.inference import run_rows, to_default_device
 from smilex.modeling import ExLMModel
-from smilex.modeling.loading import DEFAULT_ENCODER, find_encoder, load_model
+from smilex.modeling.loading import find_encoder, load_model
 from smilex.tokenization import SmilesTokenizer
 
 if TYPE_CHECKING:

@@ -7,10 +7,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from smilex import DEFAULT_ENCODER
 from smilex.chem import parse
 from smilex.errors import InvalidSmilesError, SmilexError
 from smilex.modeling import ExLMForMaskedLM
-from smilex.modeling.loading import DEFAULT_ENCODER, find_encoder, load_model
+from smilex.modeling.loading import find_encoder, load_model
 from smilex.tokenization import SmilesTokenizer
 
 BEAM_WIDTH = 256

@@ -11,12 +11,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from smilex import DEFAULT_ENCODER
 from smilex.data import splits
 from smilex.data.properties import PropertyDataset, load_properties
 from smilex.data.rows import encode_rows, warn_invalid
 from smilex.errors import SmilexError
 from smilex.metrics import evaluate, summarize
-from smilex.modeling.loading import DEFAULT_ENCODER, find_encoder, is_directory
+from smilex.modeling.loading import find_encoder, is_directory
 from smilex.prediction import check_task_names, predict_rows, prediction_table
 from smilex.property_task import PropertyTask
 from smilex.property_training import check_precision, fit_network, property_config, varied

@@ -13,10 +13,9 @@ from rdkit import Chem, RDConfig
 from typer.testing import CliRunner
 
 import smilex
-from smilex import SmilesTokenizer, cli
+from smilex import DEFAULT_ENCODER, SmilesTokenizer, cli
 from smilex.data.rows import InvalidMoleculeWarning
 from smilex.modeling import ExLMConfig, ExLMForMaskedLM, ExLMForMoleculeProperty
-from smilex.modeling.loading import DEFAULT_ENCODER
 
 SMILEX = [sys.executable, "-m", "smilex"]
 

@@ -14,6 +14,7 @@ import smilex
 from smilex.errors import SmilexError
 from smilex.modeling.config import ExLMConfig
 from smilex.modeling.encoder import ExLMModel, ExLMPreTrainedModel
+from smilex.modeling.masked_lm import ExLMForMaskedLM
 from smilex.modeling.molecule_property import ExLMForMoleculeProperty
 from smilex.tokenization import SmilesTokenizer
 
@@ -22,8 +23,11 @@ Model = TypeVar("Model", bound=ExLMPreTrainedModel)
 SHIPPED = Path(smilex.__file__).parent / "pretrained"
 """Directory of the encoders that ship with the package."""
 
-DEFAULT_ENCODER = "smilex-small"
-"""What is used where no encoder is named."""
+_HEADS: dict[type[ExLMPreTrainedModel], str] = {
+    ExLMForMoleculeProperty: "fine-tune it first with smilex finetune",
+    ExLMForMaskedLM: "name a directory that smilex pretrain wrote",
+}
+"""Where the head of a model comes from, for a directory that holds an encoder without it."""
 
 # What transformers and torch raise when a configuration makes no model, or the weights are not whole.
 _DAMAGE = (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, SafetensorError, TypeError, ValueError)
@@ -88,9 +92,7 @@ def load_config(directory: str | Path) -> ExLMConfig:
     try:
         content = json.loads((path / "config.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
-        inside = sorted(path.glob("*/config.json"))
-        way_out = f"; did you mean {inside[0].parent}?" if inside else ""
-        raise SmilexError(f"{path} is not a model directory: it has no config.json{way_out}") from None
+        raise SmilexError(f"{path} is not a model directory: it has no config.json{_way_out(path)}") from None
     except (OSError, ValueError) as error:
         raise SmilexError(f"cannot read {path / 'config.json'}: {error}") from error
     kind = content.get("model_type") if isinstance(content, dict) else None
@@ -105,6 +107,16 @@ def load_config(directory: str | Path) -> ExLMConfig:
             return ExLMConfig.from_pretrained(path)
     except _DAMAGE as error:
         raise SmilexError(f"{path / 'config.json'} is damaged: {_first_line(error)}") from error
+
+
+def _way_out(directory: Path) -> str:
+    """Say what to do about a directory that holds no model itself."""
+    inside = sorted(directory.glob("*/config.json"))
+    if inside:
+        return f"; did you mean {inside[0].parent}?"
+    if (directory / "settings.json").is_file():
+        return ", as the run in it did not finish: run the same command to its end first"
+    return "; name one that smilex pretrain or smilex finetune wrote"
 
 
 def _check_version(path: Path, written_by: str) -> None:
@@ -172,9 +184,10 @@ def load_model(
         lacking = [name for name in lacking if name.startswith(f"{model.base_model_prefix}.")]
     if lacking:
         shown = ", ".join(lacking[:3])
-        raise SmilexError(
-            f"{directory} was not saved as {model_class.__name__}: it lacks {shown}, or has it in another shape"
-        )
+        whole_encoder = not any(name.startswith(f"{model.base_model_prefix}.") for name in lacking)
+        way_out = f"; {_HEADS[model_class]}" if whole_encoder and model_class in _HEADS else ""
+        name = model_class.__name__
+        raise SmilexError(f"{directory} was not saved as {name}: it lacks {shown}, or has it in another shape{way_out}")
     return model.eval()
 
 

@@ -9,9 +9,12 @@ from safetensors.torch import load_file, save_file
 from transformers.utils import logging
 
 import smilex
+from smilex.embedding import embed
 from smilex.errors import SmilexError
+from smilex.filling import fill_mask
 from smilex.modeling import ExLMConfig, ExLMForMaskedLM, ExLMForMoleculeProperty, ExLMModel
 from smilex.modeling.loading import find_encoder, load_config, load_model, quiet_transformers
+from smilex.prediction import predict
 
 CLASSES = [ExLMModel, ExLMForMaskedLM, ExLMForMoleculeProperty]
 
@@ -54,6 +57,10 @@ def refused(call, *parts):
     return message
 
 
+def fill_in(directory):
+    return fill_mask("C[MASK]", directory)
+
+
 @pytest.mark.parametrize("model_class", CLASSES)
 def test_a_model_comes_back_as_it_was_saved_and_in_eval_mode(saved, model_class):
     model = load_model(model_class, saved[model_class])
@@ -73,16 +80,29 @@ def test_every_model_gives_its_encoder(saved, source):
 
 
 @pytest.mark.parametrize(
-    ("source", "wanted", "head"),
+    ("source", "wanted", "head", "way_out"),
     [
-        (ExLMModel, ExLMForMaskedLM, "lm_head"),
-        (ExLMModel, ExLMForMoleculeProperty, "dense"),
-        (ExLMForMaskedLM, ExLMForMoleculeProperty, "dense"),
-        (ExLMForMoleculeProperty, ExLMForMaskedLM, "lm_head"),
+        (ExLMModel, ExLMForMaskedLM, "lm_head", "; name a directory that smilex pretrain wrote"),
+        (ExLMModel, ExLMForMoleculeProperty, "dense", "; fine-tune it first with smilex finetune"),
+        (ExLMForMaskedLM, ExLMForMoleculeProperty, "dense", "; fine-tune it first with smilex finetune"),
+        (ExLMForMoleculeProperty, ExLMForMaskedLM, "lm_head", "; name a directory that smilex pretrain wrote"),
     ],
 )
-def test_a_head_that_was_not_saved_is_never_made_up(saved, source, wanted, head):
-    refused(lambda: load_model(wanted, saved[source]), wanted.__name__, f"lacks {head}")
+def test_a_head_that_was_not_saved_is_never_made_up(saved, source, wanted, head, way_out):
+    refused(lambda: load_model(wanted, saved[source]), wanted.__name__, f"lacks {head}", way_out)
+
+
+@pytest.mark.parametrize("use", [lambda path: predict(path, ["C"]), lambda path: embed(["C"], path), fill_in])
+def test_every_function_says_what_to_do_with_a_directory_without_a_model(tmp_path, use):
+    refused(lambda: use(tmp_path), "name one that smilex pretrain or smilex finetune wrote")
+    (tmp_path / "settings.json").write_text("{}")
+    refused(lambda: use(tmp_path), "did not finish: run the same command to its end first")
+
+
+@pytest.mark.parametrize("use", [lambda path: embed(["C"], path), fill_in])
+def test_a_fine_tuning_run_leads_to_its_models(saved, use):
+    folder = saved[ExLMModel].parent
+    refused(lambda: use(folder), f"did you mean {folder / 'ExLMForMaskedLM'}?")
 
 
 def test_new_heads_keep_the_encoder(saved):

@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from rdkit import Chem
 
+from smilex import DEFAULT_ENCODER
 from smilex.data.rows import EncodedRows, encode_rows
 from smilex.errors import SmilexError
 from smilex.inference import run_rows, to_default_device
 from smilex.integrations.deepchem.library import deepchem
 from smilex.modeling import ExLMModel
-from smilex.modeling.loading import DEFAULT_ENCODER, find_encoder, load_config, load_model
+from smilex.modeling.loading import find_encoder, load_config, load_model
 from smilex.tokenization import SmilesTokenizer
 
 logger = logging.getLogger(__name__)

@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 
+from smilex import DEFAULT_ENCODER
 from smilex.embedding import embed
 from smilex.errors import SmilexError
 from smilex.integrations.sklearn.arrays import read_molecules, tag_molecules
-from smilex.modeling.loading import DEFAULT_ENCODER, find_encoder, load_config
+from smilex.modeling.loading import find_encoder, load_config
 
 
 class SmilesEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
