@@ -210,6 +210,8 @@ def _conclude(run: Run, task: PropertyTask, predictions: NDArray[np.float32]) ->
     """Write the table, the figures and the plots of all seeds; predictions are (seeds, n, tasks)."""
     data = task.data
     table = _table(task, predictions)
+    # Ids of canonical SMILES are equal where the molecules are: no need to parse them again.
+    duplicates = splits.repeated(ids and tuple(ids) for ids in task.rows.input_ids)
     metrics = {
         name: _score(data, part, predictions[:, part])
         for name, part in (("valid", task.parts.valid), ("test", task.parts.test))
@@ -221,8 +223,8 @@ def _conclude(run: Run, task: PropertyTask, predictions: NDArray[np.float32]) ->
             "total": len(data),
             **{name: len(part) for name, part in task.parts.parts().items()},
             "invalid": [{**row._asdict(), "smiles": _printable(row.smiles)} for row in task.rows.invalid],
-            "duplicates": sum(len(rows) - 1 for rows in splits.duplicate_molecules(data.smiles)),
-            "molecules_in_two_parts": splits.shared_molecules(data.smiles, task.parts),
+            "duplicates": sum(len(rows) - 1 for rows in duplicates),
+            "molecules_in_two_parts": splits.shared_among(duplicates, task.parts),
         },
         "metrics": metrics,
     }

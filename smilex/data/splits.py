@@ -7,7 +7,7 @@ rows are written, into two parts; those that follow a column do what the column 
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal, get_args
@@ -200,6 +200,27 @@ def duplicate_molecules(smiles: Sequence[str]) -> list[list[int]]:
     return [rows for rows in _rows_by(canonicalize, smiles) if len(rows) > 1]
 
 
+def repeated(keys: Iterable[Hashable | None]) -> list[list[int]]:
+    """Find rows with the same key, as `duplicate_molecules` does where each row's molecule is known already.
+
+    Parameters
+    ----------
+    keys : iterable of hashable
+        What is equal for equal molecules, such as the token ids of their canonical SMILES; None leaves the row out.
+
+    Returns
+    -------
+    list of lists of int
+        Rows with one key, for each that occurs more than once, in order of first occurrence.
+
+    Examples
+    --------
+    >>> repeated(["CCO", "C", "CCO", None, None])
+    [[0, 2]]
+    """
+    return [rows for rows in _group(keys) if len(rows) > 1]
+
+
 def shared_molecules(smiles: Sequence[str], parts: Split) -> dict[str, int]:
     """Count the molecules that two parts of a split share: labels that leak from one to the other.
 
@@ -221,19 +242,40 @@ def shared_molecules(smiles: Sequence[str], parts: Split) -> dict[str, int]:
     >>> shared_molecules(["OCC", "CCO", "CC"], Split(*rows))
     {'train_valid': 1, 'train_test': 0, 'valid_test': 0}
     """
+    return shared_among(duplicate_molecules(smiles), parts)
+
+
+def shared_among(duplicates: Sequence[Sequence[int]], parts: Split) -> dict[str, int]:
+    """Count as `shared_molecules` does, where the rows of each repeated molecule are known already.
+
+    Examples
+    --------
+    >>> rows = [np.array([0]), np.array([1]), np.array([2])]
+    >>> shared_among([[0, 1]], Split(*rows))
+    {'train_valid': 1, 'train_test': 0, 'valid_test': 0}
+    """
     part_of_row = {int(row): name for name, rows in parts.parts().items() for row in rows}
-    homes = [{part_of_row[row] for row in group if row in part_of_row} for group in duplicate_molecules(smiles)]
+    homes = [{part_of_row[row] for row in group if row in part_of_row} for group in duplicates]
     return {f"{a}_{b}": sum({a, b} <= home for home in homes) for a, b in combinations(parts.parts(), 2)}
 
 
 def _rows_by(key: Callable[[str], str], smiles: Sequence[str]) -> list[list[int]]:
     """Group the valid rows by a key of the molecule, in order of first occurrence."""
-    groups: defaultdict[str, list[int]] = defaultdict(list)
-    for row, text in enumerate(smiles):
+
+    def key_or_none(text: str) -> str | None:
         try:
-            groups[key(text)].append(row)
+            return key(text)
         except InvalidSmilesError:
-            continue  # the caller reports such rows
+            return None  # the caller reports such rows
+
+    return _group(map(key_or_none, smiles))
+
+
+def _group(keys: Iterable[Hashable | None]) -> list[list[int]]:
+    groups: defaultdict[Hashable, list[int]] = defaultdict(list)
+    for row, key in enumerate(keys):
+        if key is not None:
+            groups[key].append(row)
     return list(groups.values())
 
 

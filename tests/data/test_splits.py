@@ -12,10 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rdkit import Chem, RDConfig, rdBase
 
-from smilex.chem import murcko_scaffold
+from smilex.chem import canonicalize, murcko_scaffold
 from smilex.data.properties import load_properties
-from smilex.data.splits import METHODS, Split, duplicate_molecules, scaffold_folds, shared_molecules, split
+from smilex.data.splits import (
+    METHODS,
+    Split,
+    duplicate_molecules,
+    repeated,
+    scaffold_folds,
+    shared_among,
+    shared_molecules,
+    split,
+)
 from smilex.errors import SmilexError
+from smilex.tokenization import SmilesTokenizer
 
 SHARED = Path(__file__).parents[2] / "../shared/data/moleculenet"
 NCI = Path(RDConfig.RDDataDir) / "NCI/first_5K.smi"
@@ -415,3 +425,12 @@ def test_shared_molecules_are_counted_once():
     smiles = ["CCO", "OCC", "C", "C(C)O", "CC", "C", "bad("]
     parts = Split(np.array([0, 1, 2]), np.array([3, 4]), np.array([5]))
     assert shared_molecules(smiles, parts) == {"train_valid": 1, "train_test": 1, "valid_test": 0}
+
+
+@pytest.mark.parametrize("known", [canonicalize, lambda text: tuple(SmilesTokenizer()(canonicalize(text)).input_ids)])
+def test_known_molecules_are_counted_as_parsed_ones(known):
+    smiles = ["OCC", "N[C@@H](C)C(=O)O", "CCO", "N[C@H](C)C(=O)O", "bad(", "C(O)C", "C[C@H](N)C(=O)O", "bad("]
+    duplicates = repeated(None if text == "bad(" else known(text) for text in smiles)
+    assert duplicates == duplicate_molecules(smiles)
+    parts = Split(np.array([0, 1, 2]), np.array([3, 5]), np.array([6]))
+    assert shared_among(duplicates, parts) == shared_molecules(smiles, parts)
