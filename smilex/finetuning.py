@@ -211,7 +211,7 @@ def _conclude(run: Run, task: PropertyTask, predictions: NDArray[np.float32]) ->
     data = task.data
     table = _table(task, predictions)
     # Ids of canonical SMILES are equal where the molecules are: no need to parse them again.
-    duplicates = splits.repeated(ids and tuple(ids) for ids in task.rows.input_ids)
+    duplicates = splits.repeated(None if ids is None else tuple(ids) for ids in task.rows.input_ids)
     metrics = {
         name: _score(data, part, predictions[:, part])
         for name, part in (("valid", task.parts.valid), ("test", task.parts.test))
