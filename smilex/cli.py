@@ -17,6 +17,7 @@ from smilex.options import (
     Dropout,
     Encoder,
     Errors,
+    Head,
     Input,
     LayerDecay,
     Pooling,
@@ -147,6 +148,7 @@ def finetune(
         str | None,
         typer.Option(metavar="SIZE", help="Start from random weights, in place of --encoder: tiny, small or base."),
     ] = None,
+    head: Head = "network",
     smiles_column: SmilesColumn = None,
     target: Annotated[
         list[str] | None,
@@ -204,6 +206,7 @@ def finetune(
         dataset,
         output_dir,
         encoder if from_scratch is None else None,
+        head=head,
         model=from_scratch or "small",
         smiles_column=smiles_column,
         target=target,

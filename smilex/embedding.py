@@ -15,7 +15,7 @@ from smilex.modeling.loading import find_encoder, load_model
 from smilex.tokenization import SmilesTokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from rdkit import Chem
 
@@ -74,9 +74,14 @@ def embed(
         errors=errors,
     )
     warn_invalid(rows.invalid, len(rows.input_ids))
+    return embed_rows(model, rows.input_ids, pooling)
+
+
+def embed_rows(model: ExLMModel, rows: "Sequence[Sequence[int] | None]", pooling: str) -> NDArray[np.float32]:
+    """Encode tokenised molecules where the model is; (n, d), NaN where a row is None."""
     return run_rows(
         lambda ids: model(ids).pool(pooling),
-        rows.input_ids,
+        rows,
         model.config.hidden_size,
         pad_id=model.config.pad_token_id,
         device=model.device,

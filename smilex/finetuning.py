@@ -4,6 +4,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,14 +17,15 @@ from smilex.data import splits
 from smilex.data.properties import PropertyDataset, load_properties
 from smilex.data.rows import encode_rows, warn_invalid
 from smilex.errors import SmilexError
+from smilex.frozen import settings_in_use, train_heads
 from smilex.metrics import evaluate, summarize
 from smilex.modeling.loading import find_encoder, is_directory
-from smilex.prediction import check_task_names, predict_rows, prediction_table
+from smilex.prediction import check_task_names, prediction_table
 from smilex.property_task import PropertyTask
-from smilex.property_training import check_precision, fit_network, property_config, varied
+from smilex.property_training import check_precision, property_config, train_networks, varied
 from smilex.recipe import Recipe
 from smilex.report.plots import plot_parity, plot_roc
-from smilex.runs import Run, save_model, versions, write_json
+from smilex.runs import Run, versions, write_json
 from smilex.tokenization import SmilesTokenizer
 from smilex.writing import write_text
 
@@ -55,6 +57,7 @@ def finetune(
     output_dir: str | Path,
     encoder: str | Path | None = DEFAULT_ENCODER,
     *,
+    head: Literal["network", "linear", "random_forest"] = "network",
     model: str = "small",
     smiles_column: str | None = None,
     target: str | Sequence[str] | None = None,
@@ -85,6 +88,12 @@ def finetune(
         Directory to make: a model for each seed, predictions.csv, metrics.json, report.json and plots.
     encoder : str, Path or None
         Directory of a pretrained model, or the name of one that ships with the package; None starts from scratch.
+    head : {"network", "linear", "random_forest"}, default "network"
+        What predicts from the encoder's vectors. "network" trains a small head together with the encoder. The others
+        leave the encoder as it is, embed each molecule once and fit an estimator of scikit-learn a task, which suits
+        few molecules: "linear" is Ridge or LogisticRegression on standardised vectors, with the regularisation that
+        does best on the validation part; "random_forest" has 300 trees. Of the settings below that say how to train,
+        only `balance_classes` goes with them.
     model : str, default "small"
         Size of the encoder from scratch.
     smiles_column, target, data_dir : optional
@@ -98,7 +107,8 @@ def finetune(
     pooling : {"mean", "cls"}, default "mean"
         What the head reads: the mean over the molecule's tokens, or the first state of [CLS].
     seeds : int, default 3
-        Models to train, with seeds 0, 1, …; they differ in the head's weights, the order of the molecules and dropout.
+        Models to train, with seeds 0, 1, …; they differ in the head's weights, the order of the molecules and dropout,
+        or in the trees of the forests. A linear head holds no chance and is fitted once.
     epochs, patience : int, default 50 and 10
         Passes over the training part at most, and passes without progress on the validation part after which training
         stops: in the mean squared error of standardised targets, or in ROC-AUC (among equals, in cross-entropy). The
@@ -157,6 +167,8 @@ def finetune(
         random_smiles=random_smiles,
         averaged_smiles=averaged_smiles,
     )
+    head_settings = settings_in_use(head, encoder, recipe)
+    train = partial(train_networks, progress=progress) if head == "network" else partial(train_heads, head)
     if seeds < 1:
         raise SmilexError(f"seeds must be at least 1, not {seeds}")
     if is_directory(Path(output_dir)) and (Path(output_dir) / "settings.json").is_file():
@@ -172,18 +184,14 @@ def finetune(
         "dataset": {"name": data.name, "fingerprint": data.fingerprint, "tasks": data.task_names},
         "encoder": None if source is None else str(source),
         "model": config.own_fields(),
+        "head": head,
         "split": split,
         "seeds": seeds,
-        **vars(recipe),
+        **head_settings,
     }
     with Run.open(output_dir, settings, resume=False) as run:
-        predictions = []
-        for seed in range(seeds):
-            directory = run.directory / f"seed-{seed}"
-            network = fit_network(task, config, source, recipe, directory, seed, progress=progress)
-            save_model(network, SmilesTokenizer(), directory)
-            predictions.append(predict_rows(network, task.rows.input_ids))
-        return _conclude(run, task, np.stack(predictions))
+        predictions = train(task, config, source, recipe, run.directory, seeds)
+        return _conclude(run, task, predictions)
 
 
 def _prepare(data: PropertyDataset, method: splits.SplitMethod, max_length: int) -> PropertyTask:
@@ -226,6 +234,7 @@ def _conclude(run: Run, task: PropertyTask, predictions: NDArray[np.float32]) ->
             "duplicates": sum(len(rows) - 1 for rows in duplicates),
             "molecules_in_two_parts": splits.shared_among(duplicates, task.parts),
         },
+        "models": len(predictions),  # a head without chance has one, whatever the seeds
         "metrics": metrics,
     }
     write_text(run.directory / "predictions.csv", _printable(table.to_csv(index=False)))

@@ -89,6 +89,7 @@ def _directory(directory: Path) -> dict[str, str]:
     if settings and not report:
         way_out = "the same command with --resume goes on" if "corpus" in settings else "start it anew"
         return {"kind": f"unfinished run: {way_out}", **_training(settings)}
+    from smilex.frozen import HEAD_REPORT
     from smilex.modeling.loading import load_config
     from smilex.prediction import model_directories
 
@@ -107,6 +108,9 @@ def _directory(directory: Path) -> dict[str, str]:
     if config.problem_type is not None:
         found["tasks"] = column_names(str(name) for name in (config.id2label or {}).values())
         found["pooling"] = config.pooling
+        if heads := _json(models[0] / HEAD_REPORT):
+            names = sorted({task["estimator"] for task in heads.values()})
+            found["head on the frozen encoder"] = ", ".join(names)
     return found | _training(settings) | _amount(report) | _figures(report)
 
 

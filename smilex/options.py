@@ -19,6 +19,13 @@ Encoder = Annotated[
         help="Pretrained encoder: a directory that smilex pretrain wrote, or a name that ships with smilex (none yet).",
     ),
 ]
+Head = Annotated[
+    Literal["network", "linear", "random_forest"],
+    typer.Option(
+        help="What predicts: network trains a head together with the encoder; linear and random_forest leave the "
+        "encoder as it is and fit scikit-learn to its vectors, which suits few molecules."
+    ),
+]
 SmilesColumn = Annotated[
     str | None,
     typer.Option(metavar="COLUMN", help="Column with the SMILES; by default the one called smiles (any case)."),

@@ -1,8 +1,9 @@
 """Predicting properties with a fine-tuned model."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -12,8 +13,9 @@ from rdkit import Chem
 from smilex.data.random_smiles import RandomSmiles
 from smilex.data.rows import InvalidRow, encode_rows, warn_invalid
 from smilex.errors import SmilexError
+from smilex.frozen import HEAD_FILE, FrozenModel
 from smilex.inference import run_rows, to_default_device
-from smilex.modeling import ExLMForMoleculeProperty
+from smilex.modeling import ExLMConfig, ExLMForMoleculeProperty
 from smilex.modeling.loading import is_directory, load_model
 from smilex.tokenization import SmilesTokenizer
 
@@ -67,15 +69,45 @@ def predict(
     ['smiles', 'logS', 'error']
     """
     directories = model_directories(Path(model_dir))
-    models = [to_default_device(load_model(ExLMForMoleculeProperty, directory)) for directory in directories]
+    models = [load_predictor(directory) for directory in directories]
     config = models[0].config
     molecules = list(smiles) if isinstance(smiles, Iterator) else smiles  # they are read twice
     rows = encode_rows(molecules, SmilesTokenizer(), max_length=config.max_position_embeddings, errors=errors)
     warn_invalid(rows.invalid, len(rows.input_ids))
-    predictions = np.stack([predict_rows(model, rows.input_ids) for model in models])
+    predictions = np.stack([model.predict_rows(rows.input_ids) for model in models])
     tasks = [name for _, name in sorted((config.id2label or {}).items())]
     given = [Chem.MolToSmiles(item) if isinstance(item, Chem.Mol) else item for item in molecules]
     return prediction_table(given, predictions, tasks, rows.invalid)
+
+
+class Predictor(NamedTuple):
+    """What predicts properties, whatever it is made of.
+
+    Parameters
+    ----------
+    config : ExLMConfig
+        Names and kind of the tasks, and how long a molecule may be.
+    predict_rows : callable
+        Token ids of each molecule, or None where there is none → float32 array of shape (n, tasks).
+    """
+
+    config: ExLMConfig
+    predict_rows: Callable[[Sequence[Sequence[int] | None]], NDArray[np.float32]]
+
+
+def load_predictor(directory: Path) -> Predictor:
+    """Load a model of one seed: a network, or a frozen encoder with its estimators.
+
+    Raises
+    ------
+    SmilexError
+        If the directory holds neither, or not the whole of it.
+    """
+    if is_directory(directory) and (directory / HEAD_FILE).is_file():
+        frozen = FrozenModel.load(directory)
+        return Predictor(frozen.config, frozen.predict_rows)
+    network = to_default_device(load_model(ExLMForMoleculeProperty, directory))
+    return Predictor(cast("ExLMConfig", network.config), partial(predict_rows, network))
 
 
 def model_directories(model_dir: Path) -> list[Path]:

@@ -22,7 +22,8 @@ from smilex.prediction import predict_rows
 from smilex.property_task import PropertyTask, TrainingMolecules, collate, positive_weights
 from smilex.recipe import Recipe
 from smilex.report.progress import ProgressBar
-from smilex.runs import MetricsLog
+from smilex.runs import MetricsLog, save_model
+from smilex.tokenization import SmilesTokenizer
 from smilex.trainer import QuietTrainer
 
 PROBLEM_TYPES = {"regression": REGRESSION, "classification": CLASSIFICATION}
@@ -39,6 +40,41 @@ def property_config(data: PropertyDataset, source: Path | None, model: str, pool
         pooling=pooling,
         **recipe.model_fields(),
     )
+
+
+def train_networks(
+    task: PropertyTask,
+    config: ExLMConfig,
+    source: Path | None,
+    recipe: Recipe,
+    directory: Path,
+    seeds: int,
+    *,
+    progress: bool,
+) -> NDArray[np.float32]:
+    """Train, save and apply a network for each seed.
+
+    Parameters
+    ----------
+    task, config, source, recipe, progress
+        As in `fit_network`.
+    directory : Path
+        Where to make seed-0, seed-1, …, a model each.
+    seeds : int
+        Networks to train.
+
+    Returns
+    -------
+    float32 array of shape (seeds, n, tasks)
+        Predictions for all rows; NaN where a row is invalid.
+    """
+    predictions = []
+    for seed in range(seeds):
+        place = directory / f"seed-{seed}"
+        network = fit_network(task, config, source, recipe, place, seed, progress=progress)
+        save_model(network, SmilesTokenizer(), place)
+        predictions.append(predict_rows(network, task.rows.input_ids))
+    return np.stack(predictions)
 
 
 def fit_network(

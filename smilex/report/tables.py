@@ -94,7 +94,8 @@ def finetuning_results(result: "FinetuneResult") -> list[str | Table]:
     """Show what was learned of which molecules, the figures on the test part, and where the run lies."""
     rows, settings = result.report["rows"], result.report["settings"]
     summary, ensemble = result.metrics, result.report["metrics"]["test"]["ensemble"]["mean"]
-    columns = ("figure", f"mean ± sd, seeds: {settings['seeds']}", "mean prediction of the seeds")
+    models = result.report["models"]
+    columns = ("figure", f"mean ± sd, seeds: {models}", "mean prediction of the seeds")
     figures = [
         (figure_name(name), mean_sd(summary[name]), mean_sd({"mean": ensemble[name], "sd": None})) for name in summary
     ]
@@ -102,6 +103,7 @@ def finetuning_results(result: "FinetuneResult") -> list[str | Table]:
     return [
         f"tasks: {column_names(settings['dataset']['tasks'])}",
         *_about_rows(rows, settings["split"]),
+        *([f"one model: a {settings['head']} head holds no chance"] if models < settings["seeds"] else []),
         f"figures on the test part, {rows['test']} molecules",
         table(columns, figures),
         f"run directory: {result.output_dir} ({files} and a model for each seed)",
