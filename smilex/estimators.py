@@ -20,6 +20,7 @@ from skops import io as skops_io
 
 from smilex.data.properties import Kind
 from smilex.errors import SmilexError
+from smilex.writing import whole_file
 
 STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0, 10000.0)
 """Regularisation strengths that a linear head chooses from: alpha of Ridge, 1/C of LogisticRegression."""
@@ -197,10 +198,15 @@ def describe(estimator: Any) -> dict[str, Any]:
 
 
 def save_estimators(estimators: Sequence[Any], path: Path) -> None:
-    """Write estimators to a file, whole or not at all and without pickles."""
-    partial = path.with_name(f".{path.name}.partial")
-    skops_io.dump(list(estimators), partial, compression=zipfile.ZIP_DEFLATED)
-    partial.replace(path)
+    """Write estimators to a file, whole or not at all and without pickles.
+
+    Raises
+    ------
+    SmilexError
+        If the system refuses to write.
+    """
+    with whole_file(path) as partial:
+        skops_io.dump(list(estimators), partial, compression=zipfile.ZIP_DEFLATED)
 
 
 def load_estimators(path: Path, tasks: int, width: int) -> list[Any]:

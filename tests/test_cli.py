@@ -1,3 +1,4 @@
+import io
 import json
 import signal
 import subprocess
@@ -287,6 +288,17 @@ def test_pretrain_and_finetune_and_info(molecules, tmp_path, monkeypatch):
     assert "1 invalid" in tuned.stdout
     assert "rows that repeat the molecule of an earlier row: 1" in tuned.stdout
     assert "C1CC" in tuned.stderr
+
+    frozen = run("finetune", "table.csv", "frozen", "--encoder", "encoder", "--split", "random", "--head", "linear")
+    rmse_frozen = json.loads(Path("frozen/metrics.json").read_text())["test"]["summary"]["rmse"]
+    assert "one model: a linear head holds no chance" in frozen.stdout
+    assert f"{rmse_frozen['mean']:.3f}" in frozen.stdout
+    assert "Ridge" in run("info", "frozen").stdout
+    predictions = pd.read_csv(io.StringIO(run("predict", "frozen", "table.csv").stdout))
+    assert predictions["atoms"].notna().sum() == len(molecules) + 1
+    assert "would have no effect" in error_of(
+        "finetune", "table.csv", "other", "--encoder", "encoder", "--head", "linear", "--epochs", 1
+    )
 
     about = run("info", "model").stdout
     for fact in ("2 seeds", "'atoms'", "128", "encoder", f"{rmse['mean']:.3f}"):
