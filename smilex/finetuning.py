@@ -197,7 +197,7 @@ def finetune(
 def _prepare(data: PropertyDataset, method: splits.SplitMethod, max_length: int) -> PropertyTask:
     """Tokenise and split; rows that are no molecule, or too long, are reported and belong to no part."""
     rows = encode_rows(data.smiles, SmilesTokenizer(), max_length=max_length)
-    warn_invalid(rows.invalid, len(data), stacklevel=4)
+    warn_invalid(rows.invalid, len(data))
     usable = np.array([ids is not None for ids in rows.input_ids])
     smiles = [text if ok else "" for text, ok in zip(data.smiles, usable, strict=True)]
     parts = splits.split(smiles, method, targets=data.targets, column=data.split_values)

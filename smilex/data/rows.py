@@ -1,5 +1,6 @@
 """The molecules that a user hands in, as token ids: one row per molecule, whether it is valid or not."""
 
+import inspect
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 SHOWN = 5
 """How many invalid rows a report names."""
+
+_CALLERS = ("smilex", "sklearn", "deepchem", "joblib", "contextlib")
+"""Packages between smilex and the code of its user."""
 
 
 class InvalidMoleculeWarning(UserWarning):
@@ -120,13 +124,18 @@ def describe_invalid(invalid: Sequence[InvalidRow], total: int) -> str:
     return "\n".join(lines)
 
 
-def warn_invalid(invalid: Sequence[InvalidRow], total: int, *, stacklevel: int = 3) -> None:
-    """Warn of invalid rows, if there are any.
+def warn_invalid(invalid: Sequence[InvalidRow], total: int) -> None:
+    """Warn of invalid rows, if there are any, at the line of the user that led here.
 
-    `stacklevel` counts as for `warnings.warn`: 3 points at the code that called the function that calls this one.
+    That is the innermost one outside smilex and the libraries that call smilex in turn: scikit-learn and DeepChem wrap
+    its methods in more calls than a fixed `stacklevel` could count.
     """
-    if invalid:
-        warnings.warn(describe_invalid(invalid, total), InvalidMoleculeWarning, stacklevel=stacklevel)
+    if not invalid:
+        return
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _CALLERS:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(describe_invalid(invalid, total), InvalidMoleculeWarning, stacklevel=level)
 
 
 def _encode(text: object, tokenizer: "SmilesTokenizer", max_length: int, *, canonical: bool) -> list[int]:

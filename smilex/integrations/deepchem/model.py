@@ -150,7 +150,7 @@ class ExLMTorchModel(deepchem.models.torch_models.TorchModel):
         SmilexError
             If no molecule can be used.
         """
-        rows = self._encode(dataset, stacklevel=4)
+        rows = self._encode(dataset)
         if rows.invalid:
             usable = np.array([ids is not None for ids in rows.input_ids])
             if not usable.any():
@@ -192,7 +192,7 @@ class ExLMTorchModel(deepchem.models.torch_models.TorchModel):
         pad_batches: bool = False,
     ) -> Iterator[tuple[list[Any], list[Any], list[Any]]]:
         """Iterate over batches of token ids; labels and weights come with them where `mode` is "fit"."""
-        rows = self._encode(dataset, stacklevel=6 if mode == "fit" else 5)  # who called fit or predict
+        rows = self._encode(dataset)
         labels = weights = np.zeros((len(rows.input_ids), self.n_tasks), dtype=np.float32)
         if mode == "fit":
             labels, weights = self._labels(dataset)
@@ -220,10 +220,10 @@ class ExLMTorchModel(deepchem.models.torch_models.TorchModel):
             molecules = [np.asarray(row, dtype=np.int64) for row in written]
             yield [pad(molecules, config.pad_token_id)], [labels], [weights]
 
-    def _encode(self, dataset: Any, *, stacklevel: int) -> EncodedRows:
+    def _encode(self, dataset: Any) -> EncodedRows:
         max_length = self.model.network.config.max_position_embeddings
         rows = encode_rows(list(dataset.X), SmilesTokenizer(), max_length=max_length)
-        warn_invalid(rows.invalid, len(rows.input_ids), stacklevel=stacklevel)
+        warn_invalid(rows.invalid, len(rows.input_ids))
         return rows
 
     def _labels(self, dataset: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

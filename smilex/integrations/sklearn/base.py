@@ -84,7 +84,7 @@ class SmilesModel(BaseEstimator):
         source = None if self.encoder is None else find_encoder(self.encoder)
         config = property_config(data, source, self.model, self.pooling, recipe)
         rows = _encode(molecules, config.max_position_embeddings)
-        warn_invalid(rows.invalid, len(molecules), stacklevel=4)
+        warn_invalid(rows.invalid, len(molecules))
         parts = _hold_out(rows, targets, self.validation_fraction, seed)
         learned = np.concatenate([parts.train, parts.valid])
         empty = np.flatnonzero(np.isnan(targets[learned]).all(axis=0))

@@ -1,3 +1,5 @@
+import inspect
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -62,6 +64,24 @@ def test_invalid_molecules_are_nan_rows_and_one_warning(encoder):
     assert np.isfinite(vectors[::2]).all()
     with pytest.warns(InvalidMoleculeWarning):
         assert np.isnan(SmilesEmbedder(encoder).transform([np.nan, np.nan])).all()
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda embedder: embedder,
+        lambda embedder: embedder.set_output(transform="pandas"),
+        make_pipeline,
+        lambda embedder: FeatureUnion([("vectors", embedder)]),
+    ],
+    ids=["alone", "pandas", "pipeline", "union"],
+)
+def test_the_warning_points_at_the_line_of_the_user_however_deep_the_embedder_is(encoder, wrap):
+    transformer = wrap(SmilesEmbedder(encoder)).fit(["C"])
+    line = inspect.currentframe().f_lineno + 2
+    with pytest.warns(InvalidMoleculeWarning) as caught:
+        transformer.transform(["C", "C1CC"])
+    assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, line)]
 
 
 def test_no_molecules_give_no_rows(encoder):
