@@ -81,7 +81,7 @@ class Board:
         """Read the results."""
         return read_cells(self.results)
 
-    def finished(self, key: Key, settings: dict[str, Any]) -> bool:
+    def recall(self, key: Key, settings: dict[str, Any]) -> bool:
         """Whether a cell was made with these settings; take it into the results, and one of other settings out."""
         known = [cell for cells in (self.cells(), self._own(key)) if (cell := cells.get(key))]
         for cell in known:
@@ -167,7 +167,7 @@ def run_all(arguments: argparse.Namespace, board: Board) -> None:
             settings = settings_of(dataset, method)
             for seeds in batches(range(arguments.seeds), method):
                 keys = [Key(dataset, name, seed) for seed in seeds]
-                done = [board.finished(key, settings) for key in keys]
+                done = [board.recall(key, settings) for key in keys]
                 if all(done):
                     continue
                 if arguments.budget is not None and (time.monotonic() - start) / 60 >= arguments.budget:
@@ -187,6 +187,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--work-dir", type=Path, default=Path("runs/moleculenet"))
     parser.add_argument("--report-only", action="store_true", help="run nothing")
     chosen = parser.parse_args(arguments)
+    if chosen.seeds < 1:
+        parser.error(f"--seeds must be at least 1, not {chosen.seeds}")
     board = Board(chosen.work_dir, RESULTS)
     (chosen.work_dir / "cells").mkdir(parents=True, exist_ok=True)
     RESULTS.mkdir(exist_ok=True)

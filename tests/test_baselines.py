@@ -4,7 +4,7 @@ from rdkit import Chem
 from rdkit.Chem import rdFingerprintGenerator
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
-from smilex.baselines import ecfp4, ecfp4_random_forest, predict_mean
+from smilex.baselines import ecfp4, ecfp4_random_forest, predict_mean, random_forest
 from smilex.data.properties import load_properties
 from smilex.errors import SmilexError
 
@@ -70,6 +70,17 @@ def test_invalid_molecules_are_not_trained_on_and_give_nan_rows():
     nothing = ecfp4_random_forest(ALCOHOLS, np.zeros((6, 2)), ["C1CC"], "regression", **FOREST)
     assert nothing.shape == (1, 2)
     assert np.isnan(nothing).all()
+
+
+def test_forest_of_any_features():
+    rng = np.random.default_rng(0)
+    train, test = rng.normal(size=(20, 3)), rng.normal(size=(5, 3))
+    targets = train[:, :2].copy()
+    targets[4, 1] = NAN
+    predictions = random_forest(train, targets, test, "regression", seed=1, **FOREST)
+    forest = RandomForestRegressor(30, random_state=1).fit(np.delete(train, 4, 0), np.delete(targets[:, 1], 4))
+    np.testing.assert_allclose(predictions[:, 1], forest.predict(test))
+    assert random_forest(train, targets, test[:0], "regression", **FOREST).shape == (0, 2)
 
 
 def test_same_seed_same_predictions_on_any_number_of_cores():
