@@ -54,7 +54,10 @@ def spread(values: Iterable[float]) -> float:
 
 
 def markdown(cells: Iterable[dict[str, Any]]) -> str:
-    """Lay out mean ± standard deviation over seeds; the best of each row is bold, "–" marks what was not run."""
+    """Lay out mean ± standard deviation over seeds, where there are several.
+
+    The best of each row is bold; "–" marks what was not run.
+    """
     cells = list(cells)
     found = figures(cells)
     rows = [_row(dataset, [found.get((dataset, name), {}) for name in NAMES], max) for dataset in CLASSES]
@@ -79,7 +82,7 @@ def _row(name: str, runs: Sequence[dict[int, float]], better: Callable[[list[flo
     known = [round(mean, 3) for mean in means if mean is not None]
     shown = []
     for run, mean in zip(runs, means, strict=True):
-        text = "–" if mean is None else f"{mean:.3f} ± {spread(run.values()):.3f}"
+        text = "–" if mean is None else f"{mean:.3f}" + (f" ± {spread(run.values()):.3f}" if len(run) > 1 else "")
         best = mean is not None and len(known) > 1 and round(mean, 3) == better(known)
         shown.append(f"**{text}**" if best else text)
     return f"| {name} | {' | '.join(shown)} |"
