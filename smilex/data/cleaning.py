@@ -144,9 +144,7 @@ def clean_chunk(start: int, rows: Sequence[Row], settings: Settings) -> Cleaned:
         try:
             canonical = clean_row(row, neutralize=settings.neutralize)
             ids = tokenizer.encode(canonical).ids  # one by one: a batch would start threads, one set in each worker
-            if len(ids) > settings.max_length:
-                detail = f"{len(ids)} tokens with [CLS] and [SEP], the limit is {settings.max_length}"
-                raise RemovalError("too long", detail)  # noqa: TRY301 (all reasons are counted in one place)
+            check_length(ids, settings.max_length)
         except RemovalError as removal:
             report.remove(removal.reason, [Removed(index, _printable(row), removal.detail)])
         else:
@@ -210,6 +208,24 @@ def parse_text(text: str) -> Chem.Mol:
         raise RemovalError("not UTF-8", detail) from error
     except InvalidSmilesError as error:
         raise RemovalError("invalid SMILES", error.reason) from error
+
+
+def check_length(ids: Sequence[int], limit: int) -> None:
+    """Refuse a molecule of more tokens than a model takes, [CLS] and [SEP] included.
+
+    Raises
+    ------
+    RemovalError
+        There are more than `limit`.
+
+    Examples
+    --------
+    >>> check_length(range(600), 512)
+    Traceback (most recent call last):
+    smilex.data.cleaning.RemovalError: too long: 600 tokens with [CLS] and [SEP], the limit is 512
+    """
+    if len(ids) > limit:
+        raise RemovalError("too long", f"{len(ids)} tokens with [CLS] and [SEP], the limit is {limit}")
 
 
 def shorten(text: str, limit: int = 60) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from rdkit import Chem
 
-from smilex.data.cleaning import RemovalError, parse_text, shorten
+from smilex.data.cleaning import RemovalError, check_length, parse_text, shorten
 from smilex.data.readers import refuse_table
 from smilex.errors import SmilexError
 
@@ -145,8 +145,7 @@ def _encode(text: object, tokenizer: "SmilesTokenizer", max_length: int, *, cano
         )
     mol = parse_text(text)
     ids: list[int] = tokenizer(Chem.MolToSmiles(mol) if canonical else text.strip(), verbose=False)["input_ids"]
-    if len(ids) > max_length:
-        raise RemovalError("too long", f"{len(ids)} tokens with [CLS] and [SEP], the limit is {max_length}")
+    check_length(ids, max_length)
     if tokenizer.unk_token_id in ids:
         raise RemovalError("unknown token", "it has notation that only RDKit reads; its canonical SMILES will do")
     return ids
