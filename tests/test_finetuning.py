@@ -13,12 +13,10 @@ from scipy.stats import spearmanr
 from sklearn import metrics as sk
 
 import smilex
-from smilex import SmilesTokenizer, finetune, predict
+from smilex import finetune, predict
 from smilex.chem import enumerate_smiles
 from smilex.data.rows import InvalidMoleculeWarning
 from smilex.data.splits import split
-from smilex.modeling import ExLMConfig, ExLMForMaskedLM
-from smilex.modeling.loading import quiet_transformers
 
 RINGS = ["C1CC1", "c1ccccc1", "c1ccncc1", "C1CCNCC1", "c1ccsc1", "C1CCOC1", "C1CCCCC1", "N", "O"]
 MOLECULES = [Chem.CanonSmiles("C" * length + ring) for ring in RINGS for length in range(1, 10)]
@@ -26,17 +24,6 @@ CARBONS = np.array([text.upper().count("C") for text in MOLECULES], dtype=float)
 NITROGEN = np.array([float("N" in text.upper()) for text in MOLECULES])
 RING = np.array([float("1" in text) for text in MOLECULES])
 QUICK = {"split": "random", "seeds": 1, "epochs": 2, "learning_rate": 2e-3, "progress": False}
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory):
-    torch.manual_seed(0)
-    directory = tmp_path_factory.mktemp("encoder")
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-    config = ExLMConfig(**sizes, vocab_size=len(SmilesTokenizer()), max_position_embeddings=40, smilex_version="0.0.1")
-    with quiet_transformers():
-        ExLMForMaskedLM(config).save_pretrained(directory)
-    return directory
 
 
 def carbons(**changes):
