@@ -273,12 +273,21 @@ def test_a_directory_that_cannot_be_made(encoder, tmp_path, place):
     assert (tmp_path / "a.file").read_text() == "mine"
 
 
-@pytest.mark.parametrize("function", ["save_model", "write_json", "write_text", "_plot", "Run.finish"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        "property_training.save_model",
+        "finetuning.write_json",
+        "finetuning.write_text",
+        "finetuning._plot",
+        "finetuning.Run.finish",
+    ],
+)
 def test_no_space_left(encoder, tmp_path, monkeypatch, function):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(f"smilex.finetuning.{function}", full)
+    monkeypatch.setattr(f"smilex.{function}", full)
     with pytest.raises(SmilexError, match=r"cannot write to .*No space left on device; free space"):
         finetune(carbons(), tmp_path / "run", encoder, **QUICK)
     with pytest.raises(SmilexError):
