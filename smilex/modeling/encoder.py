@@ -35,7 +35,8 @@ class ExLMModelOutput(ModelOutput):
     attention_mask : Tensor, bool, shape (B, N)
         False at padding.
     hidden_states : tuple of Tensor, each (B, N, d), optional
-        The embedding and the output of every layer, when asked for.
+        The embedding and the output of every layer, when asked for; as elsewhere in transformers, the last one is
+        `last_hidden_state`, after the final LayerNorm.
     """
 
     last_hidden_state: Tensor = _UNSET
@@ -184,16 +185,17 @@ class ExLMModel(ExLMPreTrainedModel):
         )
         # Batches of one length have no padding, and attention without a mask is faster.
         mask = None if bool(expanded.attention_mask.all()) else expanded.attention_mask[:, None, None, :]
-        hidden_states = [x]
+        below: list[Tensor] = []
         for layer in self.layers:
-            x = layer(x, cos, sin, mask)
             if output_hidden_states:
-                hidden_states.append(x)
+                below.append(x)
+            x = layer(x, cos, sin, mask)
+        last = self.final_norm(x)
         return ExLMModelOutput(
-            last_hidden_state=self.final_norm(x),
+            last_hidden_state=last,
             input_ids=expanded.input_ids,
             token_position=expanded.token_position,
             state_index=expanded.state_index,
             attention_mask=expanded.attention_mask,
-            hidden_states=tuple(hidden_states) if output_hidden_states else None,
+            hidden_states=(*below, last) if output_hidden_states else None,
         )

@@ -61,9 +61,15 @@ def test_states_of_one_mask_differ_by_their_state_index(model):
 
 
 def test_hidden_states_are_returned_when_asked_for(model):
+    seen = []
+    hooks = [layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0])) for layer in model.layers]
     output = model(torch.tensor([[CLS, 10, SEP]]), output_hidden_states=True)
+    for hook in hooks:
+        hook.remove()
     assert len(output.hidden_states) == model.config.num_hidden_layers + 1
-    torch.testing.assert_close(model.final_norm(output.hidden_states[-1]), output.last_hidden_state)
+    for hidden, expected in zip(output.hidden_states, [*seen, output.last_hidden_state], strict=True):
+        torch.testing.assert_close(hidden, expected, rtol=0, atol=0)
+    assert model(torch.tensor([[CLS, 10, SEP]])).hidden_states is None
 
 
 def test_initial_weights():
