@@ -50,10 +50,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "analysis":  # a package, so that smilex.analysis.X works after `import smilex`
+        return import_module("smilex.analysis")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'smilex' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted({*globals(), *_HOMES, "analysis"})

@@ -46,6 +46,14 @@ def test_import_smilex_is_light():
     assert in_fresh_process(code).strip() == "[]"
 
 
+def test_analysis_is_reached_from_smilex_and_is_light_until_it_works():
+    code = f"import sys, smilex; smilex.analysis; print([name for name in {HEAVY} if name in sys.modules])"
+    assert in_fresh_process(code).strip() == "[]"
+    code = "import sys, smilex; print(smilex.analysis.effective_rank([[1, 0], [0, 1]]), 'torch' in sys.modules)"
+    assert in_fresh_process(code).strip() == "2 False"
+    assert "analysis" in dir(smilex)
+
+
 def test_the_command_line_is_light_until_it_works():
     code = f"import sys, smilex.cli; print([name for name in {HEAVY} if name in sys.modules])"
     assert in_fresh_process(code).strip() == "[]"
