@@ -11,6 +11,7 @@ import typer
 
 import smilex
 from smilex import DEFAULT_ENCODER
+from smilex.analysis.command import analyze
 from smilex.options import (
     AveragedSmiles,
     BalanceClasses,
@@ -386,6 +387,9 @@ def demo(
     from smilex.demo import run_demo
 
     run_demo(output_dir, progress=progress())
+
+
+app.command(cls=Command, no_args_is_help=True)(analyze)
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import smilex
 from smilex import DEFAULT_ENCODER, SmilesTokenizer, cli
+from smilex.data.corpus import load_corpus
 from smilex.data.rows import InvalidMoleculeWarning
 from smilex.modeling import ExLMConfig, ExLMForMaskedLM, ExLMForMoleculeProperty
 
@@ -110,7 +111,7 @@ def test_version():
     assert done.stdout == f"smilex {smilex.__version__}\n"
 
 
-COMMANDS = ("pretrain", "finetune", "predict", "embed", "fill-mask", "info", "demo")
+COMMANDS = ("pretrain", "finetune", "predict", "embed", "fill-mask", "info", "demo", "analyze")
 
 
 def test_help_lists_every_command():
@@ -259,6 +260,32 @@ def test_fill_mask_shows_each_completion_whole(encoder):
     assert [row[0] for row in rows] == [filling.smiles for filling in expected]
     assert [float(row[1]) for row in rows] == pytest.approx([filling.probability for filling in expected], abs=1e-4)
     assert result.stderr == ""
+
+
+def test_analyze_shows_and_writes_what_the_api_returns(encoder, molecules, tmp_path):
+    source, output = tmp_path / "in.smi", tmp_path / "out.json"
+    source.write_text("\n".join([*molecules, "C1CC"]) + "\n")
+    result = run("analyze", encoder, source, "--pooling", "cls", "--seed", 5, "-o", output)
+    found = json.loads(output.read_text())
+    clean = load_corpus(source, progress=False)
+    expected = smilex.analysis.analyze(encoder, clean.dataset["smiles"], "cls", seed=5).to_dict()
+    assert found == json.loads(json.dumps(expected))
+    assert f"{len(molecules) + 1} rows read" in result.stdout
+    assert f"{encoder} on {clean.report.kept} molecules" in result.stdout
+    for name in ("retrieval_accuracy", "retrieval_error", "alignment", "uniformity", "entropy"):
+        assert f"{found[name]:.3f}" in result.stdout
+    assert result.stderr == f"figures written to {output}\n"
+
+
+def test_analyze_takes_as_many_molecules_as_it_is_told(encoder):
+    shown = [run("analyze", encoder, "--molecules", 40, "--seed", seed).stdout for seed in (1, 1, 2)]
+    assert shown[0] == shown[1] != shown[2]
+    assert f"{encoder} on 40 molecules" in shown[0]
+
+
+def test_analyze_refuses_what_it_cannot_write_before_it_works(encoder, tmp_path):
+    assert "its suffix must be one of .json" in error_of("analyze", encoder, "nci5k", "-o", tmp_path / "out.csv")
+    assert "no encoder" in error_of("analyze", tmp_path / "nothing")
 
 
 # The whole way, from a corpus to a model

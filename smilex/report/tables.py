@@ -10,6 +10,7 @@ from smilex.data.cleaning import CleaningReport
 from smilex.data.columns import column_names
 
 if TYPE_CHECKING:
+    from smilex.analysis import Analysis
     from smilex.filling import Filling
     from smilex.finetuning import FinetuneResult
     from smilex.pretraining import PretrainResult
@@ -27,6 +28,11 @@ NAMES = {
     "masked_accuracy": "masked tokens predicted right",
     "perplexity": "perplexity at masks",
     "entropy": "entropy at masks, nats",
+    "retrieval_accuracy": "random SMILES retrieve their molecule",
+    "retrieval_error": "retrieval error (1 − accuracy)",
+    "alignment": "alignment of SMILES of a molecule",
+    "uniformity": "uniformity of molecules",
+    "neighbourhood_agreement": "agreement with Tanimoto (Spearman ρ)",
 }
 """Figures as people write them; others are called by their key."""
 
@@ -128,3 +134,26 @@ def fillings(smiles: str, found: "Sequence[Filling]") -> list[str | Table]:
         return [f"no valid completion of {smiles} was found"]
     rows = [(filling.smiles, f"{filling.probability:.4f}") for filling in found]
     return [f"valid completions of {smiles}", table(("completion", "probability"), rows)]
+
+
+def analysis_results(analysis: "Analysis") -> list[str | Table]:
+    """Lay out the figures of an encoder, and the rank of each layer."""
+    names = (
+        "retrieval_accuracy",
+        "retrieval_error",
+        "alignment",
+        "uniformity",
+        "neighbourhood_agreement",
+        "entropy",
+    )
+    figures = {figure_name(name): getattr(analysis, name) for name in names}
+    ranks = zip(analysis.effective_rank, analysis.effective_rank_with_masks, strict=True)
+    return [
+        f"{analysis.encoder} on {analysis.molecules} molecules",
+        table(("figure", "value"), [(n, "undefined" if v is None else f"{v:.3f}") for n, v in figures.items()]),
+        "effective rank of the tokens' vectors, alone and beside masks",
+        table(
+            ("layer", "without masks", "with masks"),
+            [(str(layer) if layer else "embedding", *map(str, pair)) for layer, pair in enumerate(ranks)],
+        ),
+    ]
