@@ -106,7 +106,7 @@ class Subject:
         return self._embed(self.ids, pooling)
 
     def twins(self, pooling: Literal["mean", "cls"]) -> NDArray[np.float32]:
-        """Vectors of a random SMILES of each molecule, shape (n, d); "C" is "C" in any order."""
+        """Vectors of a random SMILES of each molecule, shape (n, d); the smallest can be written in one way only."""
         write = RandomSmiles(self.config.max_position_embeddings)
         written = [write.draw(ids, (self._seed, row)) for row, ids in zip(self.rows, self.ids, strict=True)]
         return self._embed(written, pooling)

@@ -71,7 +71,7 @@ def analyze(
     encoder : str or Path
         Directory of a saved model, or the name of an encoder that ships with the package.
     smiles : iterable of str or rdkit.Chem.Mol
-        At least two molecules; 10 000 take well under 1 GB.
+        At least two molecules. Pairs of them are compared in blocks, so that 10 000 fit into 2 GB.
     pooling : {"mean", "cls"}, default "mean"
         As for `smilex.embed`.
     mask_ratio : float, default 0.15

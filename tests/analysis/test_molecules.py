@@ -24,6 +24,7 @@ from smilex.analysis import (
     uniformity,
 )
 from smilex.baselines import ecfp4
+from smilex.data.batching import pad
 from smilex.data.rows import InvalidMoleculeWarning
 from smilex.errors import SmilexError
 from smilex.modeling import ExLMConfig, ExLMForMaskedLM, ExLMModel
@@ -72,19 +73,24 @@ def states_by_hand(directory, smiles):
     return [np.concatenate(layer) for layer in zip(*found, strict=True)]
 
 
-def hide(places):
-    """A choice of masks that hides these places of every molecule."""
+@pytest.fixture
+def hide(monkeypatch):
+    """Choose the masks: these places of every molecule."""
 
-    def mask_tokens(ids, _ratio, mask_id, _rng):
-        masked, labels = ids.copy(), np.full_like(ids, -100)
-        labels[places], masked[places] = masked[places], mask_id
-        return masked, labels
+    def choose(places):
+        def collate(self, rows, rng):
+            ids = torch.from_numpy(pad(rows, self.config.pad_token_id))
+            labels = torch.full_like(ids, -100)
+            labels[:, places] = ids[:, places]
+            return {"input_ids": torch.where(labels == -100, ids, self.config.mask_token_id), "labels": labels}
 
-    return mask_tokens
+        monkeypatch.setattr(subject.ExLMObjective, "collate", collate)
+
+    return choose
 
 
-def test_ranks_are_those_of_the_real_tokens_alone(encoder, molecules, monkeypatch):
-    monkeypatch.setattr("smilex.objectives.exlm.mask_tokens", hide([]))
+def test_ranks_are_those_of_the_real_tokens_alone(encoder, molecules, hide):
+    hide([])
     layers = states_by_hand(encoder, molecules)
     ranks = layer_ranks(molecules, encoder)
     assert ranks.without_masks == ranks.with_masks == tuple(effective_rank(layer) for layer in layers)
@@ -92,8 +98,8 @@ def test_ranks_are_those_of_the_real_tokens_alone(encoder, molecules, monkeypatc
     assert len(set(ranks.without_masks)) > 1
 
 
-def test_the_same_tokens_are_measured_with_and_without_masks(encoder, molecules, monkeypatch):
-    monkeypatch.setattr("smilex.objectives.exlm.mask_tokens", hide([1, 3]))
+def test_the_same_tokens_are_measured_with_and_without_masks(encoder, molecules, hide):
+    hide([1, 3])
     long = [text for text in molecules if len(SmilesTokenizer().tokenize(text)) > 4]
     model, tokenizer = ExLMModel.from_pretrained(encoder).eval(), SmilesTokenizer()
     alone, beside = [], []
@@ -113,8 +119,8 @@ def test_the_same_tokens_are_measured_with_and_without_masks(encoder, molecules,
     assert ranks.tokens == sum(map(len, alone)) == sum(map(len, beside))
 
 
-def test_batches_do_not_change_ranks(encoder, molecules, monkeypatch):
-    monkeypatch.setattr("smilex.objectives.exlm.mask_tokens", hide([2]))
+def test_batches_do_not_change_ranks(encoder, molecules, hide, monkeypatch):
+    hide([2])
     long = [text for text in molecules if len(SmilesTokenizer().tokenize(text)) > 4]
     ranks = layer_ranks(long, encoder)
     monkeypatch.setattr(subject, "TOKENS_PER_BATCH", 100)
@@ -156,8 +162,8 @@ def test_entropy_of_known_predictions(num_states, tmp_path, molecules):
         assert prediction_entropy(molecules, directory) == pytest.approx(entropy, abs=1e-4), name
 
 
-def test_entropy_of_a_masked_language_model_is_that_of_its_own_softmax(tmp_path, molecules, monkeypatch):
-    monkeypatch.setattr("smilex.objectives.exlm.mask_tokens", hide([1]))
+def test_entropy_of_a_masked_language_model_is_that_of_its_own_softmax(tmp_path, molecules, hide):
+    hide([1])
     model, tokenizer = new_model(num_states=1, initializer_range=0.1), SmilesTokenizer()
     entropies = []
     for text in molecules:
