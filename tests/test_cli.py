@@ -374,7 +374,7 @@ def test_corpora_that_cannot_be_used(tmp_path, monkeypatch, content, message):
 @pytest.mark.parametrize(
     ("table", "arguments", "message"),
     [
-        ("mol_id,y\nCC,1.5\nCO,2.5\n", [], "the columns are 'mol_id', 'y': name one by --smiles-column"),
+        ("mol_id,y\nCC,1.5\nCO,2.5\n", [], "name one with --smiles-column; the columns are: 'mol_id', 'y'"),
         (
             "smiles,y\nCC,low\nCO,high\n",
             [],
