@@ -4,7 +4,7 @@ Shapes: B molecules, L tokens, N expanded positions, H heads of width d_h, d = H
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from transformers.utils import ModelOutput
 
 from smilex.modeling.config import ExLMConfig
 from smilex.modeling.dropout import Dropout
+from smilex.modeling.language_model_head import LanguageModelHead
 from smilex.modeling.rope import rope_2d_tables, rotate
 from smilex.modeling.states import expand_states
 
@@ -98,6 +99,36 @@ class ExLMLayer(nn.Module):
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 
+def attention_inputs(
+    token_position: Tensor, state_index: Tensor, attention_mask: Tensor, config: ExLMConfig, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Compute what every layer takes beside the vectors, once for all layers of a batch.
+
+    Parameters
+    ----------
+    token_position, state_index : Tensor, int64, shape (B, N)
+        Coordinates of each position.
+    attention_mask : Tensor, bool, shape (B, N)
+        False at padding.
+    config : ExLMConfig
+        Width of the heads and base of the wavelengths.
+    dtype : torch.dtype
+        Type of the vectors.
+
+    Returns
+    -------
+    cos, sin : Tensor, shape (B, 1, N, d_h)
+        Tables of the rotary positions.
+    mask : Tensor, bool, shape (B, 1, 1, N), or None
+        Who may be attended to; None for everybody.
+    """
+    head_width = config.hidden_size // config.num_attention_heads
+    cos, sin = rope_2d_tables(token_position, state_index, head_width, config.rope_base, dtype=dtype)
+    # Batches of one length have no padding, and attention without a mask is faster.
+    mask = None if bool(attention_mask.all()) else attention_mask[:, None, None, :]
+    return cos, sin, mask
+
+
 class ExLMPreTrainedModel(PreTrainedModel):
     """What every ExLM model shares: configuration class, weight names, initial weights N(0, 0.02)."""
 
@@ -105,6 +136,11 @@ class ExLMPreTrainedModel(PreTrainedModel):
     base_model_prefix = "exlm"
     _no_split_modules = ["ExLMLayer"]  # noqa: RUF012 (the base class declares it so)
     _supports_sdpa = True
+
+    def _init_weights(self, module: nn.Module) -> None:
+        super()._init_weights(module)
+        if isinstance(module, LanguageModelHead):
+            module.reset_bias()
 
 
 class ExLMModel(ExLMPreTrainedModel):
@@ -151,6 +187,7 @@ class ExLMModel(ExLMPreTrainedModel):
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         *,
+        token_position: Tensor | None = None,
         output_hidden_states: bool = False,
         **_: object,
     ) -> ExLMModelOutput:
@@ -162,6 +199,9 @@ class ExLMModel(ExLMPreTrainedModel):
             Token ids from `smilex.SmilesTokenizer`, padded with [PAD].
         attention_mask : Tensor, shape (B, L), optional
             0 at padding; derived from the ids when not given.
+        token_position : Tensor, int64, shape (B, L), optional
+            Where each token stands; by default one after the other from 0. With it, tokens that are left out leave a
+            gap.
         output_hidden_states : bool, default False
             Also return the vectors below every layer and at the end.
 
@@ -169,7 +209,7 @@ class ExLMModel(ExLMPreTrainedModel):
         -------
         ExLMModelOutput
         """
-        config = self.config
+        config = cast("ExLMConfig", self.config)
         if attention_mask is not None:
             input_ids = input_ids.masked_fill(attention_mask == 0, config.pad_token_id)
         special = torch.tensor(
@@ -178,23 +218,21 @@ class ExLMModel(ExLMPreTrainedModel):
         expanded = expand_states(
             input_ids, torch.isin(input_ids, special), config.num_states, pad_id=config.pad_token_id
         )
-        head_width = config.hidden_size // config.num_attention_heads
+        position = expanded.token_position
+        if token_position is not None:
+            position = token_position.gather(1, position).masked_fill(~expanded.attention_mask, 0)
         x = self.embedding_dropout(self.embedding_norm(self.word_embeddings(expanded.input_ids)))
-        cos, sin = rope_2d_tables(
-            expanded.token_position, expanded.state_index, head_width, config.rope_base, dtype=x.dtype
-        )
-        # Batches of one length have no padding, and attention without a mask is faster.
-        mask = None if bool(expanded.attention_mask.all()) else expanded.attention_mask[:, None, None, :]
+        where = attention_inputs(position, expanded.state_index, expanded.attention_mask, config, x.dtype)
         below: list[Tensor] = []
         for layer in self.layers:
             if output_hidden_states:
                 below.append(x)
-            x = layer(x, cos, sin, mask)
+            x = layer(x, *where)
         last = self.final_norm(x)
         return ExLMModelOutput(
             last_hidden_state=last,
             input_ids=expanded.input_ids,
-            token_position=expanded.token_position,
+            token_position=position,
             state_index=expanded.state_index,
             attention_mask=expanded.attention_mask,
             hidden_states=(*below, last) if output_hidden_states else None,

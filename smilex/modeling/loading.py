@@ -25,7 +25,7 @@ SHIPPED = Path(smilex.__file__).parent / "pretrained"
 
 _HEADS: dict[type[ExLMPreTrainedModel], str] = {
     ExLMForMoleculeProperty: "fine-tune it first with smilex finetune",
-    ExLMForMaskedLM: "name a directory that smilex pretrain wrote",
+    ExLMForMaskedLM: "name a directory that smilex pretrain wrote with the objective exlm or mlm",
 }
 """Where the head of a model comes from, for a directory that holds an encoder without it."""
 
@@ -180,7 +180,7 @@ def load_model(
         raise SmilexError(f"cannot load the weights in {directory}: {_first_line(error)}") from error
     model, found = cast("tuple[Model, dict[str, Any]]", loaded)
     lacking = sorted({*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])})
-    if new_heads:
+    if new_heads and model.base_model is not model:
         lacking = [name for name in lacking if name.startswith(f"{model.base_model_prefix}.")]
     if lacking:
         shown = ", ".join(lacking[:3])

@@ -14,6 +14,7 @@ from transformers.utils import ModelOutput
 from smilex.modeling.config import ExLMConfig
 from smilex.modeling.dag import log_likelihood, log_transitions, posterior
 from smilex.modeling.encoder import _UNSET, ExLMModel, ExLMPreTrainedModel
+from smilex.modeling.language_model_head import LanguageModelHead
 from smilex.modeling.states import compact
 
 
@@ -37,20 +38,6 @@ class ExLMMaskedLMOutput(ModelOutput):
     logits: Tensor = _UNSET
     log_transitions: Tensor | None = None
     num_states: Tensor = _UNSET
-
-
-class LanguageModelHead(nn.Module):
-    """Dense, GELU, LayerNorm, then the token embedding's transpose plus a bias."""
-
-    def __init__(self, config: ExLMConfig) -> None:
-        super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-        self.norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
-        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
-
-    def forward(self, x: Tensor, word_embeddings: Tensor) -> Tensor:
-        """Score the vocabulary: x (…, d), word_embeddings (V, d), result (…, V)."""
-        return F.linear(self.norm(F.gelu(self.dense(x))), word_embeddings, self.bias)
 
 
 class StateTransitions(nn.Module):

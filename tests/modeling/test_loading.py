@@ -13,7 +13,9 @@ from smilex.embedding import embed
 from smilex.errors import SmilexError
 from smilex.filling import fill_mask
 from smilex.modeling import ExLMConfig, ExLMForMaskedLM, ExLMForMoleculeProperty, ExLMModel
+from smilex.modeling.cross_unmasking import ExLMForCrossUnmasking
 from smilex.modeling.loading import find_encoder, load_config, load_model, quiet_transformers
+from smilex.modeling.masked_autoencoder import ExLMForMaskedAutoencoding
 from smilex.prediction import predict
 
 CLASSES = [ExLMModel, ExLMForMaskedLM, ExLMForMoleculeProperty]
@@ -112,6 +114,21 @@ def test_new_heads_keep_the_encoder(saved):
         assert torch.equal(value, weights[f"exlm.{name}"])
 
 
+@pytest.mark.parametrize("model_class", [ExLMForMaskedLM, ExLMForMaskedAutoencoding, ExLMForCrossUnmasking])
+def test_no_weight_of_a_new_head_is_what_the_memory_happened_to_hold(saved, model_class):
+    torch.use_deterministic_algorithms(mode=True, warn_only=True)  # fills new memory with NaN
+    try:
+        model = load_model(model_class, saved[ExLMModel], config=tiny(num_states=1), new_heads=True)
+    finally:
+        torch.use_deterministic_algorithms(mode=False)
+    heads = {name: value for name, value in model.named_parameters() if not name.startswith("exlm.")}
+    assert heads
+    for name, value in heads.items():
+        assert value.isfinite().all(), name
+        if name.endswith("bias"):
+            assert not value.any(), name
+
+
 def test_new_heads_of_another_shape_start_anew(saved):
     three_tasks = tiny(num_labels=3)
     model = load_model(ExLMForMoleculeProperty, saved[ExLMForMoleculeProperty], config=three_tasks, new_heads=True)
@@ -123,6 +140,7 @@ def test_new_heads_of_another_shape_start_anew(saved):
 def test_an_encoder_is_never_made_up_not_even_beside_new_heads(directory, changes):
     change_config(directory, **changes)
     refused(lambda: load_model(ExLMModel, directory), "it lacks")
+    refused(lambda: load_model(ExLMModel, directory, new_heads=True), "it lacks")
     refused(lambda: load_model(ExLMForMoleculeProperty, directory, new_heads=True), "it lacks exlm.")
 
 
