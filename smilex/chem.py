@@ -239,6 +239,53 @@ def murcko_scaffold(smiles_or_mol: str | Chem.Mol, *, include_chirality: bool = 
         return MurckoScaffold.MurckoScaffoldSmiles(mol=mol, includeChirality=include_chirality)
 
 
+# Atoms of functional groups: heteroatoms outside aromatic rings, carbons with a double or triple bond, acetal carbons,
+# and carbons of three-membered rings with a heteroatom. Those that hang together are one group.
+_FUNCTIONAL_ATOM = Chem.MolFromSmarts(
+    "[$([!#6;!#1;!a]),$([#6]=[*]),$([#6]#[*]),$([CX4]([O,N,S])[O,N,S]),$([#6]1[#6][O,N,S]1)]"
+)
+
+
+def chemical_groups(mol: Chem.Mol) -> list[frozenset[int]]:
+    """Find the functional groups [1]_ and the rings of a molecule.
+
+    Parameters
+    ----------
+    mol : rdkit.Chem.Mol
+        The molecule.
+
+    Returns
+    -------
+    list of frozenset of int
+        Atom indices of each group, in the order of their first atoms: the functional groups, then the rings of RDKit's
+        smallest set. A ring may share atoms with others and with functional groups.
+
+    References
+    ----------
+    .. [1] Ertl, J. Cheminform. 2017, 9, 36. https://doi.org/10.1186/s13321-017-0225-z
+
+    Examples
+    --------
+    >>> [sorted(group) for group in chemical_groups(parse("CC(=O)Oc1ccccc1"))]
+    [[1, 2, 3], [4, 5, 6, 7, 8, 9]]
+    """
+    functional = {atom for (atom,) in mol.GetSubstructMatches(_FUNCTIONAL_ATOM, maxMatches=mol.GetNumAtoms() + 1)}
+    groups = []
+    for first in sorted(functional):
+        if first not in functional:
+            continue
+        functional.remove(first)
+        group, border = {first}, [first]
+        while border:
+            neighbours = {atom.GetIdx() for atom in mol.GetAtomWithIdx(border.pop()).GetNeighbors()} & functional
+            functional -= neighbours
+            group |= neighbours
+            border.extend(neighbours)
+        groups.append(frozenset(group))
+    rings = sorted(map(sorted, mol.GetRingInfo().AtomRings()))
+    return groups + [frozenset(ring) for ring in rings]
+
+
 def align(smiles: str) -> list[Owner]:
     """Say for each character of a SMILES which atom or bond of ``Chem.MolFromSmiles(smiles)`` it writes.
 

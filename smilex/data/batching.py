@@ -1,12 +1,14 @@
 """Which molecules form which batch: batches of like lengths within a budget of tokens."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from smilex.errors import SmilexError
 
 
-def pad(rows: list[NDArray[np.int64]], value: int) -> NDArray[np.int64]:
+def pad(rows: Sequence[NDArray[np.integer]], value: int) -> NDArray[np.int64]:
     """Stack rows of different lengths, filled up with `value` on the right.
 
     Examples

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from smilex.chem import enumerate_smiles
+from smilex.data.molecules import Molecule
 from smilex.errors import InvalidSmilesError
 from smilex.tokenization import SmilesTokenizer
 
@@ -49,6 +50,11 @@ class RandomSmiles:
         """
         number = int(np.random.SeedSequence(seed).generate_state(1)[0])
         return next(iter(self._write(ids, 1, number)), list(ids))
+
+    def twin(self, molecule: Molecule, rng: np.random.Generator) -> Molecule:
+        """Write a molecule as `draw` does, by the chance of `rng`."""
+        ids = self.draw(molecule.input_ids.tolist(), (int(rng.integers(2**32)),))
+        return Molecule(str(self._tokenizer.decode(ids, skip_special_tokens=True)), np.array(ids, dtype=np.int64))
 
     def several(self, ids: Sequence[int], count: int) -> list[list[int]]:
         """Write a molecule in different ways, always the same ones: first as it is, then in random ways.
