@@ -1,11 +1,12 @@
 """Pretraining an encoder on unlabelled molecules."""
 
 import shutil
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -16,8 +17,8 @@ from torch.utils.data import DataLoader, Dataset
 from transformers import TrainingArguments, set_seed
 
 from smilex.budget import Budget, BudgetCallback, learning_rate_factor
-from smilex.data.batching import LengthBatches
 from smilex.data.corpus import Corpus, load_corpus
+from smilex.data.molecules import Molecule
 from smilex.errors import SmilexError
 from smilex.modeling import ExLMConfig
 from smilex.modeling.encoder import ExLMPreTrainedModel
@@ -33,6 +34,10 @@ from smilex.trainer import QuietTrainer
 HELD_OUT_SHARE = 0.05
 HELD_OUT_AT_MOST = 1000
 """Held-out molecules: enough for two digits of accuracy, few enough to look at often."""
+
+
+SETTINGS_OF_OLD_RUNS = {"masking": "random"}
+"""What versions of smilex did that had no such setting yet; their runs can be resumed."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +70,13 @@ def pretrain(
     max_steps: int | None = None,
     minutes: float | None = None,
     epochs: float | None = None,
-    tokens_per_batch: int = 4096,
-    learning_rate: float = 5e-4,
-    mask_ratio: float = 0.15,
+    tokens_per_batch: int | None = None,
+    molecules_per_batch: int | None = None,
+    learning_rate: float | None = None,
+    mask_ratio: float | None = None,
+    masking: Literal["random", "span", "group"] | None = None,
+    twins: Literal["same", "random"] | None = None,
+    pooling: Literal["mean", "cls"] | None = None,
     seed: int = 0,
     checkpoint_steps: int = 200,
     resume: bool = False,
@@ -82,8 +91,11 @@ def pretrain(
         "moses"). They are cleaned and tokenised once, see `smilex.data.corpus.load_corpus`.
     output_dir : str or Path
         Run directory to make: config.json, model.safetensors, the tokenizer, metrics.jsonl, report.json, loss.png.
-    objective : {"exlm", "mlm"}, default "exlm"
-        What to train on.
+    objective : {"exlm", "mlm", "mae_lm", "mirror", "mexma"}, default "exlm"
+        What to train on: hidden tokens with several states each, or one; hidden tokens that the encoder does not even
+        see as [MASK]; telling molecules apart; or hidden tokens and vectors of two ways of writing a molecule. mirror
+        and mexma are made to follow another objective, with `encoder`. exlm and mlm save their head, for
+        `smilex.fill_mask`; the others the encoder alone.
     model : str or ExLMConfig, optional
         Size of a new encoder: "tiny" (4 layers of 128), "small" (6 × 256, the default), "base" (12 × 768).
     encoder : str or Path, optional
@@ -93,12 +105,21 @@ def pretrain(
     max_steps, minutes, epochs : number, optional
         How long to train; exactly one of them. With minutes, the result depends on the speed of the machine.
     tokens_per_batch : int, default 4096
-        Positions that the encoder sees in a batch, expanded states and padding included.
-    learning_rate : float, default 5e-4
+        Positions that the encoder sees in a batch, expanded states and padding included. Not for mirror.
+    molecules_per_batch : int, default 200
+        Molecules in a batch. Only for mirror.
+    learning_rate : float, default 5e-4, 2e-5 for mirror, 1e-4 for mexma
         Peak of the schedule: linear warm-up over 6 % of the run, then linear decay. Adam with β = (0.9, 0.98),
         ε = 1e-6 and weight decay 0.01.
-    mask_ratio : float, default 0.15
-        Share of the tokens to mask.
+    mask_ratio : float, default 0.15, 0.4 for mexma
+        Share of the tokens to mask. Not for mirror.
+    masking : {"random", "span", "group"}, default "random"
+        Which tokens to mask: any; runs of neighbours; or functional groups and rings, whole where they fit into the
+        share. Not for mirror.
+    twins : {"same", "random"}, default "same"
+        What a molecule is compared with: its own SMILES, or a random SMILES of it. Only for mirror.
+    pooling : {"mean", "cls"}, default "mean"
+        Vector that is trained, see `smilex.embed`. Only for mirror; mexma trains that of [CLS].
     seed : int, default 0
         Seed of the weights, the held-out molecules, the batches, the masks and the dropout. The same seed gives the
         same weights on the same machine with the same number of threads.
@@ -117,7 +138,7 @@ def pretrain(
     Raises
     ------
     SmilexError
-        If the corpus, a setting or the output directory cannot be used.
+        If the corpus, a setting or the output directory cannot be used, or a setting means nothing to the objective.
 
     Examples
     --------
@@ -127,36 +148,40 @@ def pretrain(
     >>> sorted(run.metrics)
     ['entropy', 'loss', 'masked_accuracy', 'perplexity']
     """
-    if not 0 < mask_ratio <= 1:
-        raise SmilexError(f"mask_ratio is a share above 0 and at most 1, not {mask_ratio}")
     if checkpoint_steps < 1:
         raise SmilexError(f"checkpoint_steps must be at least 1, not {checkpoint_steps}")
-    objective_class = get_objective(objective)
-    config = objective_class.adapt_config(_base_config(model, encoder))
-    method = objective_class(config, mask_ratio)
+    given = {
+        "tokens_per_batch": tokens_per_batch,
+        "molecules_per_batch": molecules_per_batch,
+        "learning_rate": learning_rate,
+        "mask_ratio": mask_ratio,
+        "masking": masking,
+        "twins": twins,
+        "pooling": pooling,
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    method = get_objective(objective)(_base_config(model, encoder), **given)
     clean = load_corpus(
-        corpus, smiles_column=smiles_column, max_length=config.max_position_embeddings, progress=progress
+        corpus, smiles_column=smiles_column, max_length=method.config.max_position_embeddings, progress=progress
     )
-    data = PretrainingData(clean, method, tokens_per_batch, seed)
+    data = PretrainingData(clean, method, seed)
     budget = Budget.choose(max_steps, minutes, epochs, data.batches.per_epoch)
     settings = {
         "objective": objective,
-        "model": config.own_fields(),
+        "model": method.config.own_fields(),
         "encoder": None if encoder is None else str(encoder),
         "corpus": clean.fingerprint,
         "max_steps": budget.max_steps,
         "minutes": budget.minutes,
-        "tokens_per_batch": tokens_per_batch,
-        "learning_rate": learning_rate,
-        "mask_ratio": mask_ratio,
+        **method.settings,
         "seed": seed,
     }
-    with Run.open(output_dir, settings, resume=resume) as run:
+    with Run.open(output_dir, settings, resume=resume, assumed=SETTINGS_OF_OLD_RUNS) as run:
         report = run.report
         if report is None:
             set_seed(seed)
             network = _network(method, encoder)
-            trainer = PretrainingTrainer(network, data, run, budget, learning_rate, checkpoint_steps, progress=progress)
+            trainer = PretrainingTrainer(network, data, run, budget, checkpoint_steps, progress=progress)
             report = _train(trainer, run, clean)
             report["corpus"]["name"] = str(corpus) if isinstance(corpus, str | Path) else type(corpus).__name__
             run.finish(report)
@@ -186,24 +211,22 @@ class PretrainingData(Dataset):
         Clean, tokenised molecules.
     objective : Objective
         Makes a batch of molecules.
-    tokens_per_batch : int
-        Positions of a batch.
     seed : int
         Seed of the held-out molecules, the order and the masks.
     """
 
-    def __init__(self, corpus: Corpus, objective: Objective, tokens_per_batch: int, seed: int) -> None:
+    def __init__(self, corpus: Corpus, objective: Objective, seed: int) -> None:
         size = len(corpus.dataset)
         if size < 2:
             raise SmilexError("pretraining needs at least 2 molecules: one is held out")
         order = np.random.default_rng(seed).permutation(size)
         held_out = min(max(1, round(HELD_OUT_SHARE * size)), HELD_OUT_AT_MOST)
-        lengths = objective.encoded_lengths(corpus.dataset.with_format("numpy")["length"][:].astype(np.int64))
+        lengths = corpus.dataset.with_format("numpy")["length"][:].astype(np.int64)
         self.objective = objective
         self.held_out_rows, self.rows = order[:held_out], order[held_out:]
-        self.batches = LengthBatches(lengths[self.rows], tokens_per_batch, seed)
-        self._held_out_batches = LengthBatches(lengths[self.held_out_rows], tokens_per_batch, seed)
-        self._molecules = corpus.dataset.select_columns("input_ids").with_format("numpy")
+        self.batches = objective.batches(lengths[self.rows], seed)
+        self._held_out_batches = objective.batches(lengths[self.held_out_rows], seed)
+        self._molecules = corpus.dataset.select_columns(list(Molecule._fields)).with_format("numpy")
         self._seed = seed
 
     def __getitem__(self, step: int) -> Batch:
@@ -215,7 +238,9 @@ class PretrainingData(Dataset):
             yield self._collate(self.held_out_rows[self._held_out_batches[index]], (self._seed, index, 1))
 
     def _collate(self, rows: NDArray[np.int64], entropy: tuple[int, ...]) -> Batch:
-        return self.objective.collate(list(self._molecules[rows]["input_ids"]), np.random.default_rng(entropy))
+        columns = self._molecules[rows]
+        molecules = list(map(Molecule, columns["smiles"].tolist(), columns["input_ids"]))
+        return self.objective.collate(molecules, np.random.default_rng(entropy))
 
 
 class _Steps(Dataset):
@@ -241,20 +266,20 @@ class PretrainingTrainer(QuietTrainer):
         data: PretrainingData,
         run: Run,
         budget: Budget,
-        learning_rate: float,
         checkpoint_steps: int,
         *,
         progress: bool,
     ) -> None:
         self.data = data
         self.figures: dict[str, float] = {}
+        self._parts: defaultdict[str, list[Tensor]] = defaultdict(list)
         self.budget = BudgetCallback(budget, checkpoint_steps, run.elapsed)
         callbacks = [self.budget, *run.callbacks(self.budget.elapsed)]
         arguments = TrainingArguments(
             output_dir=str(run.checkpoints),
             max_steps=budget.steps,
             per_device_train_batch_size=1,
-            learning_rate=learning_rate,
+            learning_rate=data.objective.settings["learning_rate"],
             adam_beta2=0.98,
             adam_epsilon=1e-6,
             weight_decay=0.01,
@@ -287,11 +312,22 @@ class PretrainingTrainer(QuietTrainer):
     def compute_loss(
         self, model: nn.Module, inputs: Batch, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Tensor:
-        """Return the objective's loss."""
-        loss = self.data.objective.loss(cast("ExLMPreTrainedModel", model), inputs)
+        """Return the objective's loss, and remember its parts for the log."""
+        parts = self.data.objective.losses(cast("ExLMPreTrainedModel", model), inputs)
+        loss = parts.pop("loss")
+        for name, part in parts.items():
+            self._parts[name].append(part.detach())
         if not loss.isfinite():
             raise SmilexError(f"the loss is {loss.item()} at step {self.state.global_step + 1}: lower learning_rate")
         return loss
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Put the parts of the loss, averaged over the same steps, beside the loss."""
+        if "loss" in logs:
+            for name, parts in self._parts.items():
+                logs[name] = self.accelerator.gather(torch.stack(parts).mean()).mean().item()
+            self._parts.clear()
+        super().log(logs, start_time)
 
     def evaluate(self, *_: object, **__: object) -> dict[str, float]:
         """Measure the held-out molecules and log the figures."""
@@ -308,7 +344,9 @@ class PretrainingTrainer(QuietTrainer):
 def _train(trainer: PretrainingTrainer, run: Run, corpus: Corpus) -> dict[str, Any]:
     """Train to the end of the budget, save what there is to keep, and return the report."""
     trainer.train(resume_from_checkpoint=None if run.checkpoint is None else str(run.checkpoint))
-    save_model(cast("ExLMPreTrainedModel", trainer.model), SmilesTokenizer(), run.directory)
+    network = cast("ExLMPreTrainedModel", trainer.model)
+    kept = network if trainer.data.objective.keeps_head else cast("ExLMPreTrainedModel", network.base_model)
+    save_model(kept, SmilesTokenizer(), run.directory)
     plot_loss(run.metrics(), run.directory / "loss.png")
     shutil.rmtree(run.checkpoints, ignore_errors=True)
     return {

@@ -8,16 +8,17 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from rdkit import RDConfig
 from safetensors.torch import load_file
-from transformers import TrainerCallback
+from transformers import AutoModel, TrainerCallback
 
 import smilex
 from smilex.data.corpus import load_corpus
 from smilex.errors import SmilexError
-from smilex.modeling import ExLMConfig, ExLMForMaskedLM
+from smilex.modeling import ExLMConfig, ExLMForMaskedLM, ExLMModel
 from smilex.objectives import OBJECTIVES, get_objective
 from smilex.pretraining import PretrainingData, PretrainingTrainer, pretrain
 from smilex.tokenization import SmilesTokenizer
@@ -42,7 +43,8 @@ def _own_cache(tmp_path_factory, monkeypatch):
 
 
 def run(output_dir, corpus=MOLECULES, **settings):
-    defaults = {"model": CONFIG, "tokens_per_batch": 1000, "checkpoint_steps": 4, "progress": False}
+    small = {"molecules_per_batch": 50} if settings.get("objective") == "mirror" else {"tokens_per_batch": 1000}
+    defaults = {"model": CONFIG, **small, "checkpoint_steps": 4, "progress": False}
     if not {"max_steps", "minutes", "epochs"} & settings.keys():
         settings["max_steps"] = 12
     return pretrain(corpus, output_dir, **{**defaults, **settings})
@@ -90,22 +92,68 @@ def test_saved_run_loads_as_a_model(uninterrupted):
     assert smilex.embed(["CCO"], uninterrupted.output_dir).shape == (1, 32)
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
-def test_objectives_learn(objective, tmp_path):
+def log(directory):
+    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("objective", ["exlm", "mlm", "mae_lm"])
+def test_filling_objectives_learn(objective, tmp_path):
     result = run(tmp_path / "run", objective=objective, max_steps=150, learning_rate=3e-3)
-    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    first = next(row for row in rows if "heldout_loss" in row)
+    first = next(row for row in log(tmp_path / "run") if "heldout_loss" in row)
     assert result.metrics["loss"] < first["heldout_loss"] - 0.3
     assert result.metrics["masked_accuracy"] > 0.25  # the most frequent token alone: about 0.2
     # A uniform guess over the vocabulary has the entropy log V.
     assert result.metrics["entropy"] < 0.8 * np.log(CONFIG.vocab_size)
 
 
+def test_mirror_learns(tmp_path):
+    result = run(tmp_path / "run", objective="mirror", twins="random", max_steps=60, learning_rate=1e-3)
+    first = next(row for row in log(tmp_path / "run") if "heldout_loss" in row)
+    assert result.metrics["loss"] < first["heldout_loss"] / 2
+
+
+def test_mexma_learns_and_logs_the_parts_of_its_loss(tmp_path):
+    result = run(tmp_path / "run", objective="mexma", max_steps=100, learning_rate=3e-3, tokens_per_batch=3000)
+    rows = log(tmp_path / "run")
+    first = next(row for row in rows if "heldout_loss" in row)
+    assert result.metrics["token_loss"] < first["heldout_token_loss"] - 0.3
+    trained = [row for row in rows if "loss" in row]
+    assert trained
+    for prefix, row in [("", row) for row in trained] + [("heldout_", first)]:
+        alignment, token, koleo = (row[f"{prefix}{name}_loss"] for name in ("alignment", "token", "koleo"))
+        assert row[f"{prefix}loss"] == pytest.approx(alignment + token + 0.01 * koleo, abs=2e-3)
+
+
+def encoder_weights(directory):
+    """Weights of the encoder alone, by the names that they have there."""
+    return {
+        name.removeprefix("exlm."): tensor
+        for name, tensor in weights(directory).items()
+        if not name.startswith(("lm_head.", "transitions."))
+    }
+
+
+@pytest.mark.parametrize("objective", ["mae_lm", "mirror", "mexma"])
+def test_only_the_encoder_is_saved_where_the_rest_is_thrown_away(objective, tmp_path):
+    run(tmp_path / "run", objective=objective, max_steps=2)
+    names = set(weights(tmp_path / "run"))
+    assert names == set(ExLMModel(ExLMConfig.from_pretrained(tmp_path / "run")).state_dict())
+    assert AutoModel.from_pretrained(tmp_path / "run").config.architectures == ["ExLMModel"]
+    assert smilex.embed(["CCO"], tmp_path / "run").shape == (1, 32)
+    frame = pd.DataFrame({"smiles": MOLECULES[:40], "length": [float(len(text)) for text in MOLECULES[:40]]})
+    tuned = smilex.finetune(
+        frame, tmp_path / "tuned", tmp_path / "run", split="random", seeds=1, epochs=1, progress=False
+    )
+    assert len(smilex.predict(tuned.output_dir, ["CCO"])) == 1
+    with pytest.raises(SmilexError, match="with the objective exlm or mlm"):
+        smilex.fill_mask("C[MASK]", tmp_path / "run")
+
+
 def test_held_out_figures_equal_a_plain_computation(uninterrupted, tmp_path):
     """Masked accuracy, perplexity and entropy, molecule by molecule."""
     model = ExLMForMaskedLM.from_pretrained(uninterrupted.output_dir).eval()
-    objective = get_objective("exlm")(CONFIG, 0.15)
-    data = PretrainingData(load_corpus(MOLECULES, max_length=100, progress=False), objective, 1000, 0)
+    objective = get_objective("exlm")(CONFIG, tokens_per_batch=1000)
+    data = PretrainingData(load_corpus(MOLECULES, max_length=100, progress=False), objective, 0)
     correct, surprise, entropy, losses = [], [], [], []
     for batch in data.held_out():
         for ids, labels in zip(batch["input_ids"], batch["labels"], strict=True):
@@ -128,8 +176,8 @@ def test_held_out_figures_equal_a_plain_computation(uninterrupted, tmp_path):
 
 
 def test_held_out_molecules_are_never_trained_on():
-    objective = get_objective("exlm")(CONFIG, 0.15)
-    data = PretrainingData(load_corpus(MOLECULES, max_length=100, progress=False), objective, 1000, 3)
+    objective = get_objective("exlm")(CONFIG, tokens_per_batch=1000)
+    data = PretrainingData(load_corpus(MOLECULES, max_length=100, progress=False), objective, 3)
     seen = np.concatenate([data.rows[data.batches[step]] for step in range(data.batches.per_epoch)])
     assert not set(seen) & set(data.held_out_rows)
     assert len(set(seen)) + len(data.held_out_rows) == len(data.rows) + len(data.held_out_rows)
@@ -169,6 +217,45 @@ def test_an_interrupted_run_resumes_to_the_same_result(uninterrupted, tmp_path, 
     assert result.metrics == uninterrupted.metrics
     logs = [(directory / "metrics.jsonl").read_text() for directory in (result.output_dir, uninterrupted.output_dir)]
     assert logs[0] == logs[1]
+
+
+@pytest.mark.parametrize(
+    ("objective", "settings"),
+    [
+        ("mlm", {"masking": "span"}),
+        ("mae_lm", {"masking": "group"}),
+        ("mirror", {"twins": "random"}),
+        ("mexma", {"masking": "group"}),
+    ],
+)
+def test_each_objective_resumes_to_the_same_result(objective, settings, tmp_path, monkeypatch):
+    whole = run(tmp_path / "whole", objective=objective, max_steps=7, **settings)
+    plain = PretrainingTrainer.train
+    with monkeypatch.context() as patch:
+
+        def interrupted(self, *args, **kwargs):
+            self.add_callback(_Interrupt(6))
+            return plain(self, *args, **kwargs)
+
+        patch.setattr(PretrainingTrainer, "train", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "run", objective=objective, max_steps=7, **settings)
+    assert (tmp_path / "run" / "checkpoints" / "checkpoint-4" / "complete.json").is_file()
+    result = run(tmp_path / "run", objective=objective, max_steps=7, resume=True, **settings)
+    assert same(weights(result.output_dir), weights(whole.output_dir))
+    assert result.metrics == whole.metrics
+    assert log(result.output_dir) == log(whole.output_dir)
+
+
+def test_a_run_of_before_there_was_a_choice_of_masking_goes_on(tmp_path):
+    result = run(tmp_path / "run", max_steps=1)
+    path = tmp_path / "run" / "settings.json"
+    settings = json.loads(path.read_text())
+    del settings["masking"]
+    path.write_text(json.dumps(settings))
+    with pytest.raises(SmilexError, match="masking was 'random' and is 'span'"):
+        run(tmp_path / "run", max_steps=1, masking="span", resume=True)
+    assert run(tmp_path / "run", max_steps=1, resume=True).metrics == result.metrics
 
 
 SCRIPT = """
@@ -237,8 +324,8 @@ def test_minutes_bound_a_run(tmp_path):
 
 def test_epochs_bound_a_run(tmp_path):
     result = run(tmp_path / "run", epochs=2, tokens_per_batch=5000)
-    objective = get_objective("exlm")(CONFIG, 0.15)
-    data = PretrainingData(load_corpus(MOLECULES, max_length=100, progress=False), objective, 5000, 0)
+    objective = get_objective("exlm")(CONFIG, tokens_per_batch=5000)
+    data = PretrainingData(load_corpus(MOLECULES, max_length=100, progress=False), objective, 0)
     assert result.report["steps"] == 2 * data.batches.per_epoch
 
 
@@ -248,9 +335,28 @@ def test_starting_from_an_encoder_keeps_its_weights(uninterrupted, tmp_path, obj
         tmp_path / "run", objective=objective, model=None, encoder=uninterrupted.output_dir, max_steps=1,
         learning_rate=1e-12,
     )  # fmt: skip
-    before, after = weights(uninterrupted.output_dir), weights(result.output_dir)
+    before, after = encoder_weights(uninterrupted.output_dir), encoder_weights(result.output_dir)
+    assert before.keys() == after.keys()
     for name in after:
         torch.testing.assert_close(after[name], before[name], rtol=0, atol=1e-9, msg=name)
+
+
+@pytest.mark.parametrize(("first", "second"), [("mae_lm", "exlm"), ("mlm", "mexma"), ("mirror", "mae_lm")])
+def test_any_objective_can_follow_any_other(first, second, tmp_path):
+    run(tmp_path / "first", objective=first, max_steps=1)
+    run(tmp_path / "second", objective=second, model=None, encoder=tmp_path / "first", max_steps=1, learning_rate=1e-12)
+    before, after = encoder_weights(tmp_path / "first"), encoder_weights(tmp_path / "second")
+    for name in before:
+        torch.testing.assert_close(after[name], before[name], rtol=0, atol=1e-9, msg=name)
+
+
+def test_the_states_of_the_encoder_are_those_of_the_objective(uninterrupted, tmp_path):
+    found = {}
+    for objective in OBJECTIVES:
+        directory = tmp_path / objective
+        run(directory, objective=objective, model=None, encoder=uninterrupted.output_dir, max_steps=1)
+        found[objective] = ExLMConfig.from_pretrained(directory).num_states
+    assert found == {"exlm": 4, "mlm": 1, "mae_lm": 1, "mirror": 4, "mexma": 1}
 
 
 @pytest.mark.parametrize(
@@ -259,6 +365,11 @@ def test_starting_from_an_encoder_keeps_its_weights(uninterrupted, tmp_path, obj
         ({"mask_ratio": 0}, "mask_ratio is a share"),
         ({"mask_ratio": 1.5}, "mask_ratio is a share"),
         ({"mask_ratio": float("nan")}, "mask_ratio is a share"),
+        ({"masking": "all"}, "masking is one of random, span, group, not 'all'"),
+        ({"objective": "mirror", "mask_ratio": 0.3}, "mask_ratio means nothing to mirror"),
+        ({"objective": "mirror", "tokens_per_batch": 100}, "tokens_per_batch means nothing to mirror"),
+        ({"objective": "mexma", "twins": "same"}, "twins means nothing to mexma"),
+        ({"twins": "random"}, "twins means nothing to exlm"),
         ({"objective": "bert"}, "unknown objective 'bert'; there are exlm, mlm"),
         ({"model": "huge"}, "unknown model size 'huge'"),
         ({"model": "tiny", "encoder": "somewhere"}, "either model or encoder"),

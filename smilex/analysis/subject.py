@@ -13,8 +13,8 @@ from rdkit import Chem
 
 from smilex.analysis.rank import gram, gram_rank
 from smilex.baselines import ecfp4
-from smilex.data.batching import LengthBatches
 from smilex.data.masking import IGNORED
+from smilex.data.molecules import Molecule
 from smilex.data.random_smiles import RandomSmiles
 from smilex.data.rows import InvalidRow, encode_rows, warn_invalid
 from smilex.errors import SmilexError
@@ -163,17 +163,17 @@ class Subject:
         return LayerRanks(without, beside, tokens)
 
     def _objective(self, mask_ratio: float) -> ExLMObjective:
-        if not 0 < mask_ratio <= 1:
-            raise SmilexError(f"mask_ratio is a share above 0 and at most 1, not {mask_ratio}")
-        return ExLMObjective(self.config, mask_ratio)
+        return ExLMObjective(self.config, mask_ratio=mask_ratio, tokens_per_batch=TOKENS_PER_BATCH)
 
     def _masked_batches(self, mask_ratio: float, device: torch.device) -> Iterator[Batch]:
         """Every molecule once, with the same masks each time."""
         objective = self._objective(mask_ratio)
-        rows = [np.asarray(ids, dtype=np.int64) for ids in self.ids]
-        batches = LengthBatches(objective.encoded_lengths(np.array([len(row) for row in rows])), TOKENS_PER_BATCH)
+        molecules = [
+            Molecule(smiles, np.array(ids, dtype=np.int64)) for smiles, ids in zip(self.smiles, self.ids, strict=True)
+        ]
+        batches = objective.batches(np.array([len(ids) for ids in self.ids]), seed=0)
         for number in range(batches.per_epoch):
             batch = objective.collate(
-                [rows[row] for row in batches[number]], np.random.default_rng((self._seed, number))
+                [molecules[row] for row in batches[number]], np.random.default_rng((self._seed, number))
             )
             yield {name: tensor.to(device) for name, tensor in batch.items()}

@@ -3,12 +3,27 @@
 from smilex.errors import SmilexError
 from smilex.objectives.base import Objective
 from smilex.objectives.exlm import ExLMObjective
+from smilex.objectives.mae_lm import MAELMObjective
+from smilex.objectives.mexma import MEXMAObjective
+from smilex.objectives.mirror import MirrorObjective
 from smilex.objectives.mlm import MLMObjective
 
-OBJECTIVES: dict[str, type[Objective]] = {objective.name: objective for objective in (ExLMObjective, MLMObjective)}
+OBJECTIVES: dict[str, type[Objective]] = {
+    objective.name: objective
+    for objective in (ExLMObjective, MLMObjective, MAELMObjective, MirrorObjective, MEXMAObjective)
+}
 """Objectives by the name that `smilex.pretrain` takes."""
 
-__all__ = ["OBJECTIVES", "ExLMObjective", "MLMObjective", "Objective", "get_objective"]
+__all__ = [
+    "OBJECTIVES",
+    "ExLMObjective",
+    "MAELMObjective",
+    "MEXMAObjective",
+    "MLMObjective",
+    "MirrorObjective",
+    "Objective",
+    "get_objective",
+]
 
 
 def get_objective(name: str) -> type[Objective]:

@@ -1,8 +1,8 @@
 """MLM: the plain masked language model, the baseline of ExLM."""
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-from smilex.modeling import ExLMConfig
 from smilex.objectives.exlm import ExLMObjective
 
 
@@ -11,7 +11,8 @@ class MLMObjective(ExLMObjective):
 
     Examples
     --------
-    >>> MLMObjective.adapt_config(ExLMConfig.from_preset("tiny")).num_states
+    >>> from smilex.modeling import ExLMConfig
+    >>> MLMObjective(ExLMConfig.from_preset("tiny")).config.num_states
     1
 
     Notes
@@ -21,8 +22,4 @@ class MLMObjective(ExLMObjective):
     """
 
     name: ClassVar[str] = "mlm"
-
-    @classmethod
-    def adapt_config(cls, config: ExLMConfig) -> ExLMConfig:
-        """Return a copy with one state per mask."""
-        return ExLMConfig(**{**config.own_fields(), "num_states": 1})
+    fixed_fields: ClassVar[Mapping[str, Any]] = {"num_states": 1}

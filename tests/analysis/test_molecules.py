@@ -78,7 +78,8 @@ def hide(monkeypatch):
     """Choose the masks: these places of every molecule."""
 
     def choose(places):
-        def collate(self, rows, rng):
+        def collate(self, molecules, rng):
+            rows = [molecule.input_ids for molecule in molecules]
             ids = torch.from_numpy(pad(rows, self.config.pad_token_id))
             labels = torch.full_like(ids, -100)
             labels[:, places] = ids[:, places]
