@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import torch
 from packaging.version import InvalidVersion, Version
 from safetensors import SafetensorError
 from transformers.utils import logging
@@ -146,7 +147,7 @@ def _first_line(error: Exception) -> str:
 def load_model(
     model_class: type[Model], directory: str | Path, *, config: ExLMConfig | None = None, new_heads: bool = False
 ) -> Model:
-    """Load a model in eval mode.
+    """Load a model in eval mode, in float32 whatever precision its weights were saved in.
 
     Parameters
     ----------
@@ -175,6 +176,7 @@ def load_model(
                 output_loading_info=True,
                 local_files_only=True,
                 use_safetensors=True,  # never a pickle
+                dtype=torch.float32,  # weights may be saved in half precision, for size
             )
     except _DAMAGE as error:
         raise SmilexError(f"cannot load the weights in {directory}: {_first_line(error)}") from error

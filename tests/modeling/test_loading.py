@@ -312,3 +312,21 @@ def test_nothing_is_printed_while_loading(saved, capfd):
     for source in CLASSES:
         load_model(ExLMForMoleculeProperty, saved[source], new_heads=True)
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("model_class", CLASSES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_weights_of_any_precision_load_as_float32(saved, tmp_path, model_class, dtype):
+    whole = load_model(model_class, saved[model_class])
+    with quiet_transformers():
+        load_model(model_class, saved[model_class]).to(dtype).save_pretrained(tmp_path)
+    loaded = load_model(model_class, tmp_path)
+    assert (
+        load_file(tmp_path / "model.safetensors")[
+            "exlm.final_norm.weight" if model_class is not ExLMModel else "final_norm.weight"
+        ].dtype
+        == dtype
+    )
+    assert {weight.dtype for weight in loaded.state_dict().values()} == {torch.float32}
+    for name, weight in whole.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], weight.to(dtype).float())
