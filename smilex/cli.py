@@ -15,15 +15,27 @@ from smilex.analysis.command import analyze
 from smilex.options import (
     AveragedSmiles,
     BalanceClasses,
+    Corpus,
     Dropout,
     Encoder,
     Errors,
     Head,
     Input,
     LayerDecay,
+    Masking,
+    MaskRatio,
+    MirrorPooling,
+    MoleculesPerBatch,
+    Objective,
     Pooling,
+    PretrainingRate,
     RandomSmiles,
+    RunDirectory,
+    Size,
     SmilesColumn,
+    StartFrom,
+    TokensPerBatch,
+    Twins,
 )
 from smilex.recipe import Recipe
 from smilex.terminal import Command, progress, quiet_libraries, say, show
@@ -57,39 +69,23 @@ def _smilex(
 
 @app.command(cls=Command, no_args_is_help=True)
 def pretrain(
-    corpus: Annotated[
-        str,
-        typer.Argument(
-            metavar="CORPUS",
-            help="Molecules without labels: a .smi, .txt, .csv, .tsv, .parquet or .sdf file (also .gz), or a built-in "
-            "name: nci5k (5 000 molecules inside RDKit), moses (1.9 million; pip install --no-deps molsets==0.3.1).",
-            show_default=False,
-        ),
-    ],
-    output_dir: Annotated[
-        Path, typer.Argument(metavar="OUTPUT_DIR", help="Run directory to make.", show_default=False)
-    ],
+    corpus: Corpus,
+    output_dir: RunDirectory,
     *,
-    objective: Annotated[
-        str, typer.Option(help="What to train on: exlm (expanded masks) or mlm (plain masks).")
-    ] = "exlm",
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="Size of a new encoder: tiny (4 layers of width 128), small (6 of 256), base (12 of 768).",
-            show_default="small",
-        ),
-    ] = None,
-    encoder: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Go on from this saved model, in place of --model.")
-    ] = None,
+    objective: Objective = "exlm",
+    model: Size = None,
+    encoder: StartFrom = None,
     smiles_column: SmilesColumn = None,
     max_steps: Annotated[int | None, typer.Option(help="Train for this many optimiser steps.")] = None,
     minutes: Annotated[float | None, typer.Option(help="Train for this many minutes.")] = None,
     epochs: Annotated[float | None, typer.Option(help="Train for this many passes over the molecules.")] = None,
-    tokens_per_batch: Annotated[int, typer.Option(help="Tokens in a batch; lower it if memory runs out.")] = 4096,
-    learning_rate: Annotated[float, typer.Option(help="Highest learning rate of the schedule.")] = 5e-4,
-    mask_ratio: Annotated[float, typer.Option(help="Share of the tokens to mask, 0 to 1.")] = 0.15,
+    tokens_per_batch: TokensPerBatch = None,
+    molecules_per_batch: MoleculesPerBatch = None,
+    learning_rate: PretrainingRate = None,
+    mask_ratio: MaskRatio = None,
+    masking: Masking = None,
+    twins: Twins = None,
+    pooling: MirrorPooling = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     checkpoint_steps: Annotated[int, typer.Option(help="Steps between checkpoints.")] = 200,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run of these settings.")] = False,
@@ -102,6 +98,7 @@ def pretrain(
     [bold]Examples[/bold]
       smilex pretrain nci5k runs/nci --model tiny --epochs 3
       smilex pretrain zinc.smi.gz runs/zinc --minutes 480 --resume
+      smilex pretrain nci5k runs/mirror --objective mirror --encoder runs/nci --epochs 1
     """
     if sum(budget is not None for budget in (max_steps, minutes, epochs)) != 1:
         raise typer.BadParameter("say how long to train with one of --max-steps, --minutes and --epochs")
@@ -119,8 +116,12 @@ def pretrain(
         minutes=minutes,
         epochs=epochs,
         tokens_per_batch=tokens_per_batch,
+        molecules_per_batch=molecules_per_batch,
         learning_rate=learning_rate,
         mask_ratio=mask_ratio,
+        masking=masking,
+        twins=twins,
+        pooling=pooling,
         seed=seed,
         checkpoint_steps=checkpoint_steps,
         resume=resume,
@@ -140,9 +141,7 @@ def finetune(
             show_default=False,
         ),
     ],
-    output_dir: Annotated[
-        Path, typer.Argument(metavar="OUTPUT_DIR", help="Run directory to make.", show_default=False)
-    ],
+    output_dir: RunDirectory,
     *,
     encoder: Encoder = DEFAULT_ENCODER,
     from_scratch: Annotated[

@@ -1,5 +1,6 @@
 """Options and arguments that several commands of the command line take."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -50,4 +51,61 @@ BalanceClasses = Annotated[
 RandomSmiles = Annotated[bool, typer.Option(help="Train on another random SMILES of each molecule in each pass.")]
 AveragedSmiles = Annotated[
     int, typer.Option(help="SMILES of a molecule that a prediction is the mean over, now and in smilex predict.")
+]
+Corpus = Annotated[
+    str,
+    typer.Argument(
+        metavar="CORPUS",
+        help="Molecules without labels: a .smi, .txt, .csv, .tsv, .parquet or .sdf file (also .gz), or a built-in "
+        "name: nci5k (5 000 molecules inside RDKit), moses (1.9 million; pip install --no-deps molsets==0.3.1).",
+        show_default=False,
+    ),
+]
+RunDirectory = Annotated[Path, typer.Argument(metavar="OUTPUT_DIR", help="Run directory to make.", show_default=False)]
+Objective = Annotated[
+    str,
+    typer.Option(
+        help="What to train on: exlm (expanded masks), mlm (plain masks), mae_lm (masks unseen by the encoder); "
+        "after one of them, with --encoder, mirror (telling molecules apart) or mexma (two SMILES of a molecule)."
+    ),
+]
+Size = Annotated[
+    str | None,
+    typer.Option(
+        help="Size of a new encoder: tiny (4 layers of width 128), small (6 of 256), base (12 of 768).",
+        show_default="small",
+    ),
+]
+StartFrom = Annotated[str | None, typer.Option(metavar="DIR", help="Go on from this saved model, in place of --model.")]
+TokensPerBatch = Annotated[
+    int | None,
+    typer.Option(help="Tokens in a batch; lower it if memory runs out.", show_default="4096; not for mirror"),
+]
+MoleculesPerBatch = Annotated[int | None, typer.Option(help="Molecules in a batch of mirror.", show_default="200")]
+PretrainingRate = Annotated[
+    float | None,
+    typer.Option(
+        "--learning-rate",
+        help="Highest learning rate of the schedule.",
+        show_default="5e-4, mirror 2e-5, mexma 1e-4",
+    ),
+]
+MaskRatio = Annotated[
+    float | None,
+    typer.Option(help="Share of the tokens to mask, 0 to 1.", show_default="0.15, mexma 0.4; not for mirror"),
+]
+Masking = Annotated[
+    Literal["random", "span", "group"] | None,
+    typer.Option(
+        help="Tokens to mask: any, runs of neighbours, or functional groups and rings.",
+        show_default="random; not for mirror",
+    ),
+]
+Twins = Annotated[
+    Literal["same", "random"] | None,
+    typer.Option(help="What mirror compares a molecule with: its SMILES or a random one.", show_default="same"),
+]
+MirrorPooling = Annotated[
+    Literal["mean", "cls"] | None,
+    typer.Option("--pooling", help="Vector that mirror trains, as for smilex embed.", show_default="mean"),
 ]

@@ -341,6 +341,23 @@ def test_pretrain_and_finetune_and_info(molecules, tmp_path, monkeypatch):
     assert "was not saved as" in error_of("predict", "encoder", "corpus.smi")
 
 
+def test_pretrain_passes_on_what_an_objective_takes(molecules, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("corpus.smi").write_text("\n".join(molecules) + "\n")
+    run("pretrain", "corpus.smi", "first", "--model", "tiny", "--max-steps", 1, "--objective", "mae_lm",
+        "--masking", "group", "--mask-ratio", 0.3)  # fmt: skip
+    settings = json.loads(Path("first/settings.json").read_text())
+    assert (settings["masking"], settings["mask_ratio"], settings["tokens_per_batch"]) == ("group", 0.3, 4096)
+    mirror = ["corpus.smi", "second", "--encoder", "first", "--max-steps", 1, "--objective", "mirror"]
+    run("pretrain", *mirror, "--twins", "random", "--pooling", "cls", "--molecules-per-batch", 20)
+    settings = json.loads(Path("second/settings.json").read_text())
+    assert (settings["twins"], settings["pooling"], settings["molecules_per_batch"]) == ("random", "cls", 20)
+    assert settings["learning_rate"] == 2e-5
+    assert "mask_ratio" not in settings
+    assert "ExLMModel" in run("info", "second").stdout
+    assert "--mask-ratio means nothing to mirror" in error_of("pretrain", *mirror, "--mask-ratio", 0.3)
+
+
 @pytest.mark.parametrize(
     ("name", "facts"),
     [
