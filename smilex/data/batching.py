@@ -26,17 +26,19 @@ class LengthBatches:
     """An endless, seeded sequence of batches; batch i depends on the seed and on i alone.
 
     Molecules are sorted by length, equals in random order, and cut into batches whose tokens, padding included, keep
-    to the budget; the batches of an epoch come in random order. So a run can be taken up at any batch, or shared out
-    among processes, without a word between them.
+    to the budget, or into batches of so many molecules; the batches of an epoch come in random order. So a run can be
+    taken up at any batch, or shared out among processes, without a word between them.
 
     Parameters
     ----------
     lengths : int array, shape (n,)
         What each molecule costs, in tokens.
-    tokens_per_batch : int
+    tokens_per_batch : int, optional
         Tokens of a batch, at most; a molecule that is longer forms a batch of its own.
     seed : int, default 0
         Seed of the order.
+    molecules_per_batch : int, optional
+        Molecules of a batch, in place of `tokens_per_batch`; the longest ones may be fewer.
 
     Raises
     ------
@@ -52,14 +54,27 @@ class LengthBatches:
     [3]
     """
 
-    def __init__(self, lengths: NDArray[np.int64], tokens_per_batch: int, seed: int = 0) -> None:
+    def __init__(
+        self,
+        lengths: NDArray[np.int64],
+        tokens_per_batch: int | None = None,
+        seed: int = 0,
+        *,
+        molecules_per_batch: int | None = None,
+    ) -> None:
         if not len(lengths):
             raise SmilexError("there is no molecule to batch")
-        if tokens_per_batch < 1:
-            raise SmilexError(f"tokens_per_batch must be positive, not {tokens_per_batch}")
         self._lengths = np.asarray(lengths)
         self._seed = seed
-        self._ends = _batch_ends(np.sort(self._lengths), tokens_per_batch)
+        if tokens_per_batch is not None:
+            if tokens_per_batch < 1:
+                raise SmilexError(f"tokens_per_batch must be positive, not {tokens_per_batch}")
+            self._ends = _batch_ends(np.sort(self._lengths), tokens_per_batch)
+        else:
+            size = molecules_per_batch or 0
+            if size < 1:
+                raise SmilexError(f"molecules_per_batch must be positive, not {molecules_per_batch}")
+            self._ends = [*range(size, len(lengths), size), len(lengths)]
         self._epoch = -1
         self._batches: list[NDArray[np.int64]] = []
 

@@ -65,8 +65,8 @@ class MirrorObjective(Objective):
         self._random_smiles = RandomSmiles(self.config.max_position_embeddings)
 
     def batches(self, lengths: NDArray[np.int64], seed: int) -> LengthBatches:
-        """Put as many molecules into each batch, of any length: they are each other's negatives."""
-        return LengthBatches(np.ones_like(lengths), self.settings["molecules_per_batch"], seed)
+        """Put as many molecules into each batch: they are each other's negatives, which like lengths make harder."""
+        return LengthBatches(lengths, seed=seed, molecules_per_batch=self.settings["molecules_per_batch"])
 
     def collate(self, molecules: list[Molecule], rng: np.random.Generator) -> Batch:
         """Return `input_ids`, (2n, L), first the molecules, then their twins; `molecules`, (2n,), says who is who."""

@@ -33,6 +33,16 @@ def test_batches_are_as_large_as_the_budget_allows():
     assert all(len(batches[index]) == 100 for index in range(10))
 
 
+@given(lengths, st.integers(1, 100), st.integers(0, 5))
+def test_batches_of_so_many_molecules_cover_each_once_and_are_of_like_lengths(lengths, size, seed):
+    batches = LengthBatches(lengths, seed=seed, molecules_per_batch=size)
+    rows = [batches[index] for index in range(batches.per_epoch)]
+    assert sorted(np.concatenate(rows).tolist()) == list(range(len(lengths)))
+    assert sorted(map(len, rows))[1:] == [size] * (len(rows) - 1)
+    spans = sum(np.ptp(lengths[row]) for row in rows)
+    assert spans <= np.ptp(lengths)
+
+
 def test_epochs_and_seeds_give_other_batches():
     a, b = LengthBatches(np.full(100, 10), 100, 0), LengthBatches(np.full(100, 10), 100, 1)
     assert a[0].tolist() != b[0].tolist()
@@ -44,6 +54,8 @@ def test_nothing_to_batch():
         LengthBatches(np.array([], dtype=int), 100)
     with pytest.raises(SmilexError, match="must be positive"):
         LengthBatches(np.array([5]), 0)
+    with pytest.raises(SmilexError, match="must be positive"):
+        LengthBatches(np.array([5]), molecules_per_batch=0)
 
 
 def test_padding():

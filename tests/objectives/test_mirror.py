@@ -126,10 +126,9 @@ def test_a_batch_follows_from_its_seed():
     assert batches[0]["input_ids"].tolist() != batches[2]["input_ids"].tolist()
 
 
-def test_batches_have_as_many_molecules_of_any_length():
+def test_batches_have_as_many_molecules_whatever_their_length():
     batches = MirrorObjective(CONFIG).batches(np.arange(10, 510), seed=0)
     assert sorted(len(batches[number]) for number in range(batches.per_epoch)) == [100, 200, 200]
-    assert np.ptp(batches[0]) > 250
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
