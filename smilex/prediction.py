@@ -1,5 +1,7 @@
 """Predicting properties with a fine-tuned model."""
 
+import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,6 +23,8 @@ from smilex.tokenization import SmilesTokenizer
 
 ENDINGS = ("sd", "measured")
 """What is added to the name of a task for the columns beside its predictions."""
+
+_SEED = re.compile("seed-(0|[1-9][0-9]*)")
 
 PIECE = 10_000
 """Molecules whose random SMILES are in memory at once."""
@@ -55,8 +59,8 @@ def predict(
     Raises
     ------
     SmilexError
-        If the directory holds no fine-tuned model, `smiles` is a single string, or, with ``errors="raise"``, a
-        molecule is invalid.
+        If the directory holds no fine-tuned model, or not all of a run's, `smiles` is a single string, or, with
+        ``errors="raise"``, a molecule is invalid.
 
     Examples
     --------
@@ -70,6 +74,7 @@ def predict(
     """
     directories = model_directories(Path(model_dir))
     models = [load_predictor(directory) for directory in directories]
+    _check_alike(directories, models)
     config = models[0].config
     molecules = list(smiles) if isinstance(smiles, Iterator) else smiles  # they are read twice
     rows = encode_rows(molecules, SmilesTokenizer(), max_length=config.max_position_embeddings, errors=errors)
@@ -116,14 +121,38 @@ def model_directories(model_dir: Path) -> list[Path]:
     Raises
     ------
     SmilexError
-        If the run is not finished.
+        If the run is not finished, or a model of it is missing, as after a copy that was cut off: the mean over the
+        others would be another prediction.
     """
-    report = model_dir / "report.json"
     found = model_dir.glob("seed-*") if is_directory(model_dir) else ()
-    seeds = [path for path in found if path.name.removeprefix("seed-").isdecimal()]
-    if seeds and not report.is_file():
+    numbers = sorted(int(seed[1]) for path in found if (seed := _SEED.fullmatch(path.name)))
+    if not numbers:
+        return [model_dir]
+    expected = list(range(_models(model_dir)))
+    if numbers != expected:
+        missing, extra = sorted({*expected} - {*numbers}), sorted({*numbers} - {*expected})
+        what = f"lacks seed-{missing[0]}" if missing else f"has a seed-{extra[0]} that is not its own"
+        raise SmilexError(f"{model_dir} {what}: the run made {len(expected)} models; copy the whole directory again")
+    return [model_dir / f"seed-{number}" for number in numbers]
+
+
+def _models(model_dir: Path) -> int:
+    """How many models a finished run made."""
+    report = model_dir / "report.json"
+    if not report.is_file():
         raise SmilexError(f"{model_dir} holds a fine-tuning run that did not finish: run it again in another directory")
-    return sorted(seeds, key=lambda path: int(path.name.removeprefix("seed-"))) or [model_dir]
+    try:
+        return int(json.loads(report.read_text(encoding="utf-8"))["models"])
+    except (OSError, LookupError, TypeError, ValueError) as error:
+        raise SmilexError(f"cannot read how many models {report} has: {error}; copy the directory again") from error
+
+
+def _check_alike(directories: Sequence[Path], models: Sequence[Predictor]) -> None:
+    """Refuse models of several runs, whose mean would mean nothing."""
+    first = models[0].config
+    for directory, model in zip(directories, models, strict=True):
+        if (model.config.id2label, model.config.problem_type) != (first.id2label, first.problem_type):
+            raise SmilexError(f"{directory} predicts something else than {directories[0]}: they are not of one run")
 
 
 def predict_rows(model: ExLMForMoleculeProperty, rows: Sequence[Sequence[int] | None]) -> NDArray[np.float32]:

@@ -37,7 +37,7 @@ def save(directory, *, seed=0, tasks=TASKS, problem_type=REGRESSION, **changes):
 def save_run(directory, seeds, **settings):
     for seed in range(seeds):
         save(directory / f"seed-{seed}", seed=seed, **settings)
-    (directory / "report.json").write_text("{}")
+    (directory / "report.json").write_text(json.dumps({"models": seeds}))
     return directory
 
 
@@ -203,9 +203,41 @@ def test_a_run_with_a_damaged_model_is_refused(tmp_path):
         predict(tmp_path, MOLECULES)
 
 
+@pytest.mark.parametrize("lost", [(0,), (1,), (2,), (0, 1), (1, 2)])
+def test_a_run_that_lost_models_is_refused(tmp_path, lost):
+    """A copy that was cut off would predict other values without a word."""
+    save_run(tmp_path, 3)
+    for number in lost:
+        shutil.rmtree(tmp_path / f"seed-{number}")
+    with pytest.raises(SmilexError, match=rf"lacks seed-{lost[0]}: the run made 3 models; copy the whole directory"):
+        predict(tmp_path, MOLECULES)
+
+
+def test_a_run_with_a_model_too_many_is_refused(tmp_path):
+    save(save_run(tmp_path, 2) / "seed-2")
+    with pytest.raises(SmilexError, match=r"has a seed-2 that is not its own: the run made 2 models"):
+        predict(tmp_path, MOLECULES)
+
+
+@pytest.mark.parametrize("changes", [{"tasks": ["logP", "logS"]}, {"tasks": ["one"]}, {"problem_type": CLASSIFICATION}])
+def test_models_of_two_runs_are_refused(tmp_path, changes):
+    save(save_run(tmp_path, 2) / "seed-1", **changes)
+    with pytest.raises(SmilexError, match=r"seed-1 predicts something else than .*seed-0: they are not of one run"):
+        predict(tmp_path, MOLECULES)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"\xff", b'{"models": null}', b'{"models": "x"}'])
+def test_a_damaged_report_is_refused(tmp_path, content):
+    (save_run(tmp_path, 1) / "report.json").write_bytes(content)
+    with pytest.raises(SmilexError, match=r"cannot read how many models .*report.json has") as caught:
+        predict(tmp_path, MOLECULES)
+    assert "\n" not in str(caught.value)
+
+
 def test_other_folders_in_a_run_are_left_alone(tmp_path):
     save_run(tmp_path, 1)
-    (tmp_path / "seed-notes").mkdir()
+    for name in ("seed-notes", "seed-00", "seed-0 (copy)"):
+        (tmp_path / name).mkdir()
     assert len(predict(tmp_path, MOLECULES)) == len(MOLECULES)
 
 
