@@ -72,8 +72,13 @@ def read_table(path: str | Path, smiles_column: str | None = None) -> pd.DataFra
     except SmilexError as error:
         raise SmilexError(f"{str(path)!r}: {error}") from error
     except (UnicodeDecodeError, pd.errors.ParserError, ArrowException, OSError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise SmilexError(f"{str(path)!r} is no proper {suffix[1:]} table: {reason}") from error
+        raise SmilexError(f"{str(path)!r} is no proper {suffix[1:]} table: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    reason = str(error).strip().splitlines()[0]
+    way_out = "; save it as UTF-8 (in Excel: CSV UTF-8)" if isinstance(error, UnicodeDecodeError) else ""
+    return reason + way_out
 
 
 def _parse_text(content: bytes, separator: str, smiles_column: str | None) -> pd.DataFrame:

@@ -61,6 +61,7 @@ def test_spaces_quotes_and_byte_order_mark(tmp_path):
         ("a.csv", b"smiles,y\nC,1,5\nCC,2,6\n", "has rows with more cells than its header"),
         ("a.csv", b"smiles,y\nC,1,\nCC,2,\n", "has rows with more cells than its header"),
         ("a.csv", b"smiles,y\nC,\xff\xfe\n", "is no proper csv table: .*utf-8"),
+        ("a.csv", "smiles,y in µM\nC,1\n".encode("cp1252"), r"byte 0xb5 .* save it as UTF-8 \(in Excel: CSV UTF-8\)"),
         ("a.parquet", b"smiles,y\nC,1\n", "is no proper parquet table"),
         ("a.xlsx", b"PK", r"save the table as .csv, .tsv or .parquet"),
         ("a", b"smiles,y\nC,1\n", r"save the table as .csv, .tsv or .parquet"),
