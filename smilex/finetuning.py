@@ -23,7 +23,7 @@ from smilex.modeling.loading import find_encoder, is_directory
 from smilex.prediction import check_task_names, prediction_table
 from smilex.property_task import PropertyTask
 from smilex.property_training import check_precision, property_config, train_networks, varied
-from smilex.recipe import Recipe
+from smilex.recipe import Recipe, count
 from smilex.report.plots import plot_parity, plot_roc
 from smilex.runs import Run, versions, write_json
 from smilex.tokenization import SmilesTokenizer
@@ -169,8 +169,7 @@ def finetune(
     )
     head_settings = settings_in_use(head, encoder, recipe)
     train = partial(train_networks, progress=progress) if head == "network" else partial(train_heads, head)
-    if seeds < 1:
-        raise SmilexError(f"seeds must be at least 1, not {seeds}")
+    seeds = count("seeds", seeds)
     if is_directory(Path(output_dir)) and (Path(output_dir) / "settings.json").is_file():
         raise SmilexError(f"{output_dir} already holds a run: name another directory")
     data = load_properties(

@@ -1,15 +1,102 @@
 """How a property model is trained: the settings that `smilex.finetune` and the scikit-learn estimators share."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+
 from smilex.errors import SmilexError
+
+
+def count(name: str, value: object) -> int:
+    """Return a setting that counts something, also one of numpy, as a plain int.
+
+    Raises
+    ------
+    SmilexError
+        If it is no whole number, or below 1.
+
+    Examples
+    --------
+    >>> count("seeds", np.int64(3))
+    3
+    >>> count("seeds", "3")
+    Traceback (most recent call last):
+    ...
+    smilex.errors.SmilexError: seeds must be a whole number, not '3'
+    """
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise SmilexError(f"{name} must be a whole number, not {value!r}")
+    if value < 1:
+        raise SmilexError(f"{name} must be at least 1, not {value}")
+    return int(value)
+
+
+def number(name: str, value: object) -> float:
+    """Return a setting that is any number, also one of numpy, as a plain float.
+
+    Raises
+    ------
+    SmilexError
+        If it is no number.
+
+    Examples
+    --------
+    >>> number("learning_rate", np.float64(0.5))
+    0.5
+    >>> number("learning_rate", None)
+    Traceback (most recent call last):
+    ...
+    smilex.errors.SmilexError: learning_rate must be a number, not None
+    """
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise SmilexError(f"{name} must be a number, not {value!r}")
+    return float(value)
+
+
+def switch(name: str, value: object) -> bool:
+    """Return a setting that is on or off, also one of numpy, as a plain bool.
+
+    Raises
+    ------
+    SmilexError
+        If it is neither: the text "no" would count as on.
+
+    Examples
+    --------
+    >>> switch("random_smiles", np.True_)
+    True
+    >>> switch("random_smiles", "no")
+    Traceback (most recent call last):
+    ...
+    smilex.errors.SmilexError: random_smiles must be True or False, not 'no'
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise SmilexError(f"{name} must be True or False, not {value!r}")
+    return bool(value)
+
+
+_CHECKS: dict[str, Callable[[str, object], object]] = {
+    "epochs": count,
+    "patience": count,
+    "batch_size": count,
+    "learning_rate": number,
+    "layer_decay": number,
+    "dropout": number,
+    "balance_classes": switch,
+    "random_smiles": switch,
+    "averaged_smiles": count,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """How one model is trained; see `smilex.finetune` for the meaning of each setting. Its defaults stand here.
+
+    Numbers of numpy, such as searches over settings draw them, become plain ones, which can be written as JSON.
 
     Raises
     ------
@@ -37,9 +124,10 @@ class Recipe:
     averaged_smiles: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "patience", "batch_size", "averaged_smiles"):
-            if getattr(self, name) < 1:
-                raise SmilexError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name, check in _CHECKS.items():
+            value = getattr(self, name)
+            if name != "dropout" or value is not None:
+                object.__setattr__(self, name, check(name, value))  # dataclasses set frozen fields so, too
         if not 0 < self.learning_rate < math.inf:
             raise SmilexError(f"learning_rate must be positive, not {self.learning_rate}")
         if not 0 < self.layer_decay <= 1:

@@ -1,6 +1,8 @@
 import dataclasses
 import inspect
+import re
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -71,6 +73,52 @@ def test_each_setting_reaches_the_recipe(name, tmp_path, monkeypatch):
 def test_settings_that_cannot_be_used(changes, message):
     with pytest.raises(SmilexError, match=message):
         Recipe(**changes)
+
+
+WRONG_TYPES = {
+    int: (1.5, 2.0, "2", None, True, float("nan"), float("inf"), [1]),
+    float: ("0.5", None, True, 1j, [0.5]),
+    type(None): ("0.5", True, 1j, [0.5]),  # dropout: None is its default
+    bool: ("no", "", 1, 0.0, None),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, default in DEFAULTS.items() for value in WRONG_TYPES[type(default)]]
+)
+def test_settings_of_a_wrong_type(name, value):
+    """A text in place of a number, as a file of settings may hold it, or a share of a pass."""
+    with pytest.raises(SmilexError, match=f"^{name} must be [^\n]*, not {re.escape(repr(value))}$"):
+        Recipe(**{name: value})
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_numbers_of_numpy_become_plain_ones(name):
+    """Searches draw them, and JSON and RDKit do not take them."""
+    kinds = {bool: np.bool_, int: np.int64, float: np.float32}
+    value = CHANGED[name]
+    found = getattr(Recipe(**{name: kinds[type(value)](value)}), name)
+    assert type(found) is type(value)
+    assert found == pytest.approx(value)
+
+
+@pytest.mark.parametrize("value", WRONG_TYPES[int])
+def test_seeds_that_are_no_count(value, tmp_path):
+    with pytest.raises(SmilexError, match=r"^seeds must be a whole number, not"):
+        smilex.finetune("nav17", tmp_path / "run", None, model="tiny", seeds=value)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("value", ["0.1", None, True])
+def test_a_validation_fraction_that_is_no_number(value):
+    with pytest.raises(SmilexError, match=r"^validation_fraction must be a number, not"):
+        SmilesRegressor(model="tiny", validation_fraction=value).fit(["C", "CC"], [1.0, 2.0])
+
+
+def test_an_encoder_that_is_no_path(tmp_path):
+    for encoder in (3, ["runs/encoder"]):
+        with pytest.raises(SmilexError, match="encoder is a directory or a name, not"):
+            smilex.finetune("nav17", tmp_path / "run", encoder)
 
 
 def test_the_settings_of_the_model():

@@ -7,7 +7,7 @@ the same molecule in the table, in a split and in the predictions.
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
@@ -201,6 +201,10 @@ def _find_targets(
     if target is None and nameless:
         # pandas' name for a column without one: often a saved row index, which nobody wants to predict.
         raise SmilexError(f"column {nameless[0]!r} has no name in the file; choose the columns to learn with target=")
+    if target is not None and not isinstance(target, str | Iterable):
+        raise SmilexError(
+            f"target is a column name or a list of them, not {target!r}; the columns are {column_names(columns)}"
+        )
     wanted = columns if target is None else [target] if isinstance(target, str) else list(target)
     if not wanted:
         raise SmilexError(f"target is empty; the columns are {column_names(columns)}")

@@ -1,6 +1,7 @@
 """Loading what smilex saved, with errors that say what is wrong with a directory."""
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,6 +43,8 @@ def find_encoder(encoder: str | Path) -> Path:
     SmilexError
         If it is neither; the message lists those that ship.
     """
+    if not isinstance(encoder, str | os.PathLike):
+        raise SmilexError(f"encoder is a directory or a name, not {encoder!r}")
     for path in (Path(encoder), SHIPPED / encoder):
         if is_directory(path):
             return path

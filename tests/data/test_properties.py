@@ -196,6 +196,7 @@ def test_unknown_or_repeated_targets():
     fails("no target column 'c'; the columns are 'a', 'b'", frame, target="c")
     fails("no target column 'smiles'", frame, target=["a", "smiles"])
     fails("target is empty; the columns are 'a', 'b'", frame, target=[])
+    fails("target is a column name or a list of them, not 3; the columns are 'a', 'b'", frame, target=3)
     fails("'a' occurs twice", frame, target=["a", "a"])
     fails("'a' occurs twice", frame.set_axis(["smiles", "a", "a"], axis="columns"))
     fails("no target column: 'smiles' is the only column", table())

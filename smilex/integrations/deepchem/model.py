@@ -19,7 +19,7 @@ from smilex.modeling import ExLMForMoleculeProperty
 from smilex.modeling.loading import find_encoder, property_network, starting_config
 from smilex.modeling.molecule_property import CLASSIFICATION, REGRESSION
 from smilex.prediction import predict_rows
-from smilex.recipe import Recipe
+from smilex.recipe import Recipe, count
 from smilex.tokenization import SmilesTokenizer
 
 _MODES = {"regression": REGRESSION, "classification": CLASSIFICATION}
@@ -96,21 +96,21 @@ class ExLMTorchModel(deepchem.models.torch_models.TorchModel):
     ) -> None:
         if mode not in _MODES:
             raise SmilexError(f"mode is 'regression' or 'classification', not {mode!r}")
-        if n_tasks < 1:
-            raise SmilexError(f"n_tasks must be at least 1, not {n_tasks}")
-        self.n_tasks = n_tasks
+        recipe = Recipe(
+            batch_size=batch_size, dropout=dropout, random_smiles=random_smiles, averaged_smiles=averaged_smiles
+        )
+        self.n_tasks = count("n_tasks", n_tasks)
         self.mode = mode
-        self.random_smiles = random_smiles
-        recipe = Recipe(batch_size=batch_size, dropout=dropout, averaged_smiles=averaged_smiles)
+        self.random_smiles = recipe.random_smiles
         source = None if encoder is None else find_encoder(encoder)
-        tasks = {"num_labels": n_tasks, "problem_type": _MODES[mode], "pooling": pooling}
+        tasks = {"num_labels": self.n_tasks, "problem_type": _MODES[mode], "pooling": pooling}
         config = starting_config(source, model, **tasks, **recipe.model_fields())
         network = property_network(config, source)
         super().__init__(
             _Network(network),
             _StandardizedL2Loss(network) if mode == "regression" else deepchem.models.losses.SigmoidCrossEntropy(),
             output_types=["prediction", "loss"],
-            batch_size=batch_size,
+            batch_size=recipe.batch_size,
             learning_rate=learning_rate,
             **kwargs,
         )

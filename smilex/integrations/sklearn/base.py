@@ -29,7 +29,7 @@ from smilex.modeling.loading import find_encoder
 from smilex.prediction import predict_rows
 from smilex.property_task import PropertyTask
 from smilex.property_training import check_precision, fit_network, property_config
-from smilex.recipe import Recipe
+from smilex.recipe import Recipe, number
 from smilex.tokenization import SmilesTokenizer
 
 
@@ -74,7 +74,7 @@ class SmilesModel(BaseEstimator):
     def _train(self, molecules: list[Any], labels: NDArray[np.float64], kind: Kind) -> None:
         """Fit `network_` to labels of shape (n,) or (n, tasks)."""
         recipe = Recipe(**{field.name: getattr(self, field.name) for field in fields(Recipe)})
-        if not 0 < self.validation_fraction < 1:
+        if not 0 < number("validation_fraction", self.validation_fraction) < 1:
             raise SmilexError(f"validation_fraction lies between 0 and 1, not at {self.validation_fraction}")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         targets = _columns(labels)

@@ -359,7 +359,10 @@ def test_learning_rate_schedules_and_callbacks_of_deepchem_work(make):
     [
         ({"mode": "ranking"}, "mode is"),
         ({"n_tasks": 0}, "at least 1"),
+        ({"n_tasks": "1"}, "n_tasks must be a whole number, not '1'"),
         ({"batch_size": 0}, "at least 1"),
+        ({"batch_size": 1.5}, "batch_size must be a whole number, not 1.5"),
+        ({"random_smiles": "no"}, "random_smiles must be True or False, not 'no'"),
         ({"averaged_smiles": 0}, "at least 1"),
         ({"dropout": 1.0}, "dropout is a share"),
         ({"encoder": "no such"}, "no encoder 'no such'"),
