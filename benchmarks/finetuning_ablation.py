@@ -89,8 +89,8 @@ def finished(work_dir: Path) -> Cells:
     return cells
 
 
-def headline(cell: dict[str, Any], part: str) -> tuple[float, float, bool]:
-    """Mean and spread of ROC-AUC or RMSE, and whether more is better."""
+def headline(cell: dict[str, Any], part: str) -> tuple[float | None, float, bool]:
+    """Mean and spread of ROC-AUC or RMSE, and whether more is better; no mean where the part has one class only."""
     classes = "roc_auc" in cell[part]
     figure = cell[part]["roc_auc" if classes else "rmse"]
     return figure["mean"], figure["sd"] or 0.0, classes
@@ -102,7 +102,8 @@ def gain(cells: Cells, change: str, part: str) -> float | None:
     for dataset, cell in cells[change].items():
         if dataset in cells[BASE]:
             (base, _, classes), (value, _, _) = headline(cells[BASE][dataset], part), headline(cell, part)
-            gains.append((value - base if classes else base - value) / base)
+            if base is not None and value is not None:
+                gains.append((value - base if classes else base - value) / base)
     return statistics.fmean(gains) if gains else None
 
 
@@ -115,7 +116,7 @@ def show(cells: Cells) -> None:
         shown = []
         for dataset in datasets:
             figures = [headline(row[dataset], part) for part in ("valid", "test")] if dataset in row else []
-            texts = [f"{mean:.3f} ± {spread:.3f}" for mean, spread, _ in figures]
+            texts = ["–" if mean is None else f"{mean:.3f} ± {spread:.3f}" for mean, spread, _ in figures]
             shown.append(f"{texts[0]} ({texts[1]})" if texts else "")
         for part in ("valid", "test"):
             value = gain(cells, change, part)
