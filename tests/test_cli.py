@@ -97,15 +97,6 @@ def test_help_and_version_import_nothing_heavy():
     assert done.stdout == "[]\n"
 
 
-def test_help_takes_less_than_a_second():
-    times = []
-    for _ in range(3):
-        started = time.perf_counter()
-        subprocess.run([*SMILEX, "--help"], capture_output=True, check=True)
-        times.append(time.perf_counter() - started)
-    assert min(times) < 1
-
-
 def test_version():
     done = subprocess.run([*SMILEX, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"smilex {smilex.__version__}\n"
