@@ -3,10 +3,9 @@
 Every method learns from the same rows (DeepChem's scaffold split) with the same seeds. A cell is one dataset, method
 and seed. Finished cells are kept in the work directory with all figures, and in results/moleculenet.json with their
 means: whatever stands there with the same settings is not run again, on whichever machine it was made. Small datasets
-come first, and the work can be cut into pieces by --budget.
+come first, and the work can be cut into pieces by --budget. The encoders are those of moleculenet_encoders.py.
 
     pip install -e '.[benchmarks]'
-    SMILEX_DATA=moleculenet python benchmarks/moleculenet_encoders.py chembl.smi.gz
     SMILEX_DATA=moleculenet python benchmarks/moleculenet.py --budget 60
 """
 
@@ -26,6 +25,7 @@ from smilex.data.properties import load_properties
 from smilex.runs import versions, write_json, write_text
 
 RESULTS = Path(__file__).parent / "results"
+ENCODERS = Path(__file__).parent / "encoders"
 # From small to large.
 SETS = ("freesolv", "esol", "sider", "clintox", "bace", "bbbp", "lipophilicity", "tox21", "toxcast", "muv")
 METHODS = tuple(NAMES)
@@ -155,7 +155,7 @@ def batches(seeds: Iterable[int], method: Method) -> Iterator[list[int]]:
 def run_all(arguments: argparse.Namespace, board: Board) -> None:
     """Run the cells that are asked for and not finished, until the budget is spent."""
     start = time.monotonic()
-    methods = all_methods(arguments.work_dir, arguments.model)
+    methods = all_methods(arguments.encoders, arguments.model)
     for name in arguments.methods:
         if methods[name].lacks:
             print(f"without {name}: {methods[name].lacks}")
@@ -183,6 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS, metavar="METHOD")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--model", default="tiny", help="size of the encoder from scratch; that of the pretrained ones")
+    parser.add_argument("--encoders", type=Path, default=ENCODERS, help="directory with mlm and exlm")
     parser.add_argument("--budget", type=float, help="start no cell after this many minutes")
     parser.add_argument("--work-dir", type=Path, default=Path("runs/moleculenet"))
     parser.add_argument("--report-only", action="store_true", help="run nothing")

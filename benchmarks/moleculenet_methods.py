@@ -100,15 +100,15 @@ class Method:
     lacks: str | None = None
 
 
-def all_methods(work_dir: Path, model: str) -> dict[str, Method]:
-    """Return every method by name; the encoders are those of `moleculenet_encoders.py` in the work directory."""
+def all_methods(encoders: Path, model: str) -> dict[str, Method]:
+    """Return every method by name; the encoders are those that `moleculenet_encoders.py` wrote."""
     without = None if find_spec("chemprop") else "chemprop is not installed: pip install 'smilex[benchmarks]'"
     return {
         "ecfp4_rf": Method(forest, lambda _: {"trees": TREES}),
         "chemprop": Method(message_passing, lambda name: CHEMPROP | CHEMPROP_CHANGES.get(name, {}), lacks=without),
         "scratch": _fine_tuning_method(None, model),
-        "mlm": _fine_tuning_method(work_dir / "mlm", model),
-        "exlm": _fine_tuning_method(work_dir / "exlm", model),
+        "mlm": _fine_tuning_method(encoders / "mlm", model),
+        "exlm": _fine_tuning_method(encoders / "exlm", model),
     }
 
 

@@ -51,7 +51,8 @@ def bench(tmp_path, monkeypatch):
 
     def run(*arguments, datasets=("freesolv",), names=("ecfp4_rf",)):
         trained.clear()
-        places = ["--work-dir", str(tmp_path / "work"), "--datasets", *datasets, "--methods", *names]
+        folders = ["--work-dir", str(tmp_path / "work"), "--encoders", str(tmp_path / "encoders")]
+        places = [*folders, "--datasets", *datasets, "--methods", *names]
         moleculenet.main([*places, *map(str, arguments)])
         return list(trained)
 
@@ -186,9 +187,9 @@ def test_fine_tuning_from_scratch_and_from_an_encoder(bench, monkeypatch, capsys
     monkeypatch.setattr(bench.methods, "RECIPE_CHANGES", {"freesolv": {"epochs": 1}})
     names = ("ecfp4_rf", "scratch", "mlm", "exlm")
     molecules = [f"{'C' * size}O" for size in range(1, 30)]
-    smilex.pretrain(molecules, bench.path / "work" / "mlm", "mlm", "tiny", max_steps=1, progress=False)
+    smilex.pretrain(molecules, bench.path / "encoders" / "mlm", "mlm", "tiny", max_steps=1, progress=False)
     cut_off = bench.path / "work" / "freesolv-scratch"
-    cut_off.mkdir()
+    cut_off.mkdir(parents=True)
     (cut_off / "settings.json").write_text("{}")
     bench.run("--seeds", 2, names=names)
     assert "without exlm: there is no encoder in" in capsys.readouterr().out
@@ -198,7 +199,7 @@ def test_fine_tuning_from_scratch_and_from_an_encoder(bench, monkeypatch, capsys
     errors = [cells[name, seed]["test"]["mean"]["rmse"] for name in ("scratch", "mlm") for seed in (0, 1)]
     assert len(set(errors)) == 4
     assert cells["scratch", 0]["settings"]["recipe"]["epochs"] == 1
-    (bench.path / "work" / "mlm" / "model.safetensors").write_bytes(b"other weights")
+    (bench.path / "encoders" / "mlm" / "model.safetensors").write_bytes(b"other weights")
     bench.run("--seeds", 2, "--budget", 0, names=names)
     assert "freesolv mlm 1: other settings now (encoder_sha256: " in capsys.readouterr().out
     assert {cell["method"] for cell in bench.cells()} == {"ecfp4_rf", "scratch"}
