@@ -36,10 +36,6 @@ HELD_OUT_AT_MOST = 1000
 """Held-out molecules: enough for two digits of accuracy, few enough to look at often."""
 
 
-SETTINGS_OF_OLD_RUNS = {"masking": "random"}
-"""What versions of smilex did that had no such setting yet; their runs can be resumed."""
-
-
 @dataclass(frozen=True)
 class PretrainResult:
     """What a pretraining run made.
@@ -176,7 +172,7 @@ def pretrain(
         **method.settings,
         "seed": seed,
     }
-    with Run.open(output_dir, settings, resume=resume, assumed=SETTINGS_OF_OLD_RUNS) as run:
+    with Run.open(output_dir, settings, resume=resume) as run:
         report = run.report
         if report is None:
             set_seed(seed)

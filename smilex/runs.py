@@ -89,10 +89,8 @@ class Run:
 
     @classmethod
     @contextmanager
-    def open(
-        cls, directory: str | Path, settings: dict[str, Any], *, resume: bool, assumed: Mapping[str, Any] | None = None
-    ) -> "Iterator[Run]":
-        """Start a run, or take up one with the same settings; `assumed` are those that older runs do not mention.
+    def open(cls, directory: str | Path, settings: dict[str, Any], *, resume: bool) -> "Iterator[Run]":
+        """Start a run, or take up one with the same settings.
 
         Raises
         ------
@@ -109,8 +107,7 @@ class Run:
             if known.is_file() and not resume:
                 raise SmilexError(f"{path} already holds a run: go on with resume=True, or name another directory")
             if known.is_file():
-                older = {name: value for name, value in (assumed or {}).items() if name in settings}
-                _check_same(path, {**older, **_read_json(known)}, settings)
+                _check_same(path, _read_json(known), settings)
             elif any(entry.name != LOCK for entry in path.iterdir()):
                 raise SmilexError(f"{path} is not empty and holds no run: name another directory")
             write_json(known, settings)
