@@ -36,6 +36,12 @@ class ExLMConfig(PreTrainedConfig):
         Dropout on the attention weights; with it, attention on a CPU takes three times as long.
     num_states : int, default 4
         k, states per mask. 1 makes a plain masked language model without transitions.
+    transitions : bool, default True
+        Whether it is learned which states follow which; otherwise all paths through the states are equally likely. The
+        paper's ablation.
+    rotary_2d : bool, default True
+        Whether a state stands where its token stands and has its index as a second coordinate; otherwise each state is
+        a place of its own in the expanded sequence. The paper's ablation.
     max_position_embeddings : int, default 512
         Longest molecule in tokens, [CLS] and [SEP] included.
     layer_norm_eps : float, default 1e-5
@@ -76,6 +82,8 @@ class ExLMConfig(PreTrainedConfig):
     hidden_dropout_prob: float = 0.1
     attention_probs_dropout_prob: float = 0.0
     num_states: int = 4
+    transitions: bool = True
+    rotary_2d: bool = True
     max_position_embeddings: int = 512
     layer_norm_eps: float = 1e-5
     initializer_range: float = 0.02

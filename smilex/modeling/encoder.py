@@ -123,6 +123,9 @@ def attention_inputs(
         Who may be attended to; None for everybody.
     """
     head_width = config.hidden_size // config.num_attention_heads
+    if not config.rotary_2d:  # the states before a position move it along
+        token_position = token_position + (state_index > 1).cumsum(1)
+        state_index = torch.zeros_like(state_index)
     cos, sin = rope_2d_tables(token_position, state_index, head_width, config.rope_base, dtype=dtype)
     # Batches of one length have no padding, and attention without a mask is faster.
     mask = None if bool(attention_mask.all()) else attention_mask[:, None, None, :]

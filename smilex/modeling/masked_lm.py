@@ -56,6 +56,28 @@ class StateTransitions(nn.Module):
         return log_transitions(features, self.query, self.key, self.gate, num_states)
 
 
+class EqualPaths(nn.Module):
+    """Transitions that know nothing: of N paths through the states of a molecule, each has probability 1 / N.
+
+    A path of T = S / k states has T − 1 links, and each link of all paths the same weight. Transitions that were
+    uniform in the next state would instead prefer paths that leap to the end, where few successors are left.
+    """
+
+    def __init__(self, config: ExLMConfig) -> None:
+        super().__init__()
+        self.states_per_target = config.num_states
+
+    def forward(self, x: Tensor, positions: Tensor, num_states: Tensor) -> Tensor:
+        """Return log weights (B, S, S), those of a path summing to −log N; arguments as in `StateTransitions`."""
+        total = num_states.to(torch.promote_types(x.dtype, torch.float32))
+        links = total / self.states_per_target - 1
+        # First and last state are fixed: N is the number of ways to choose T − 2 of the S − 2 states between.
+        log_paths = (total - 1).lgamma() - links.lgamma() - (total - links).lgamma()
+        state = torch.arange(x.shape[1], device=x.device)
+        successor = (state > state[:, None]) & (state < num_states[:, None, None])
+        return (-log_paths / links)[:, None, None].expand(successor.shape).masked_fill(~successor, -math.inf)
+
+
 class ExLMForMaskedLM(ExLMPreTrainedModel):
     """Encoder, language-model head and transitions, trained to find the masked tokens.
 
@@ -79,7 +101,8 @@ class ExLMForMaskedLM(ExLMPreTrainedModel):
         super().__init__(config)
         self.exlm = ExLMModel(config)
         self.lm_head = LanguageModelHead(config)
-        self.transitions = StateTransitions(config) if config.num_states > 1 else None
+        transitions = StateTransitions if config.transitions else EqualPaths
+        self.transitions = transitions(config) if config.num_states > 1 else None
         self.post_init()
 
     def forward(

@@ -115,3 +115,24 @@ def test_sizes_that_do_not_fit(settings, message):
 def test_unknown_preset_names_the_known_ones():
     with pytest.raises(SmilexError, match="tiny, small, base"):
         ExLMConfig.from_preset("huge")
+
+
+def test_without_2d_rotary_positions_states_are_places_in_a_row():
+    torch.manual_seed(0)
+    fields = {"vocab_size": 40, "initializer_range": 0.2}
+    states = ExLMModel(ExLMConfig.from_preset("tiny", num_states=3, rotary_2d=False, **fields)).eval()
+    single = ExLMModel(ExLMConfig.from_preset("tiny", num_states=1, rotary_2d=False, **fields)).eval()
+    single.load_state_dict(states.state_dict())
+    expanded = states(torch.tensor([[CLS, 10, MASK, 11, SEP, PAD], [CLS, MASK, 12, 13, MASK, SEP]]))
+    for row in range(2):
+        copies = expanded.input_ids[row][expanded.attention_mask[row]].tolist()
+        alone = single(torch.tensor([copies])).last_hidden_state[0]
+        torch.testing.assert_close(expanded.last_hidden_state[row, : len(copies)], alone, rtol=0, atol=1e-5)
+
+
+def test_without_2d_rotary_positions_gaps_between_tokens_stay():
+    torch.manual_seed(0)
+    flat = ExLMModel(ExLMConfig.from_preset("tiny", vocab_size=40, rotary_2d=False, initializer_range=0.2)).eval()
+    ids = torch.tensor([[CLS, 10, 11, SEP]])
+    near, far = (flat(ids, token_position=torch.tensor([places])) for places in ([0, 1, 2, 3], [0, 1, 5, 6]))
+    assert not torch.allclose(near.last_hidden_state, far.last_hidden_state, atol=1e-3)

@@ -141,3 +141,29 @@ def test_lm_head_is_tied_to_the_token_embedding():
     model = build(2)
     shapes = [tuple(parameter.shape) for parameter in model.parameters()]
     assert shapes.count((VOCAB, 32)) == 1
+
+
+@pytest.mark.parametrize(("num_masks", "num_states"), [(0, 4), (1, 2), (3, 2), (2, 3)])
+def test_without_transitions_all_paths_are_equally_likely(num_masks, num_states):
+    model = build(num_states, transitions=False).eval().double()
+    # A longer molecule beside it, so that there is padding.
+    ids = [MASK, 10] * num_masks or [10]
+    input_ids, _ = tensors([(ids, [False] * len(ids)), ([MASK] * 8, [True] * 8)])
+    output = model(input_ids)
+    log_e, states = output.log_transitions[0], num_states * (num_masks + 2)
+    paths = [(0, *middle, states - 1) for middle in combinations(range(1, states - 1), num_masks)]
+    for path in paths:
+        assert sum(log_e[u, v] for u, v in pairwise(path)).exp().item() == pytest.approx(1 / len(paths))
+    assert log_e[states - 1].isinf().all()
+    assert log_e[:, states:].isinf().all()
+    assert log_e.tril().isinf().logical_or(log_e.tril() == 0).all()
+    assert not any("transitions" in name for name, _ in model.named_parameters())
+
+
+def test_without_transitions_the_loss_still_has_finite_gradients():
+    model = build(4, transitions=False).train()
+    input_ids, labels = tensors([([10, 11, 12], [True, False, True]), ([10], [False])])
+    output = model(input_ids, labels=labels)
+    output.loss.backward()
+    assert output.loss.isfinite()
+    assert all(parameter.grad.isfinite().all() for parameter in model.exlm.parameters())
