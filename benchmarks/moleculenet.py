@@ -10,7 +10,6 @@ come first, and the work can be cut into pieces by --budget. The encoders are th
 """
 
 import argparse
-import json
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,13 +17,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cells import RESULTS, Board, Cell
 from moleculenet_methods import MAX_LENGTH, Method, all_methods, load_problem
 from moleculenet_report import NAMES, markdown, metric, plot
 
 from smilex.data.properties import load_properties
-from smilex.runs import versions, write_json, write_text
+from smilex.runs import versions, write_text
 
-RESULTS = Path(__file__).parent / "results"
 ENCODERS = Path(__file__).parent / "encoders"
 # From small to large.
 SETS = ("freesolv", "esol", "sider", "clintox", "bace", "bbbp", "lipophilicity", "tox21", "toxcast", "muv")
@@ -37,16 +36,6 @@ class Key(NamedTuple):
     dataset: str
     method: str
     seed: int
-
-
-Cell = dict[str, Any]
-Cells = dict[Key, Cell]
-
-
-def read_cells(path: Path) -> Cells:
-    """Read the cells of a JSON file, none where there is no file."""
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"] if path.is_file() else []
-    return {Key(cell["dataset"], cell["method"], cell["seed"]): cell for cell in cells}
 
 
 def summary(cell: Cell) -> Cell:
@@ -62,64 +51,9 @@ def summary(cell: Cell) -> Cell:
     return cell | parts
 
 
-class Board:
-    """Finished cells: whole in the work directory, summarised in the results.
-
-    Parameters
-    ----------
-    work_dir : Path
-        Directory of this machine's cells.
-    results : Path
-        Directory of moleculenet.json.
-    """
-
-    def __init__(self, work_dir: Path, results: Path) -> None:
-        self.work_dir = work_dir
-        self.results = results / "moleculenet.json"
-
-    def cells(self) -> Cells:
-        """Read the results."""
-        return read_cells(self.results)
-
-    def recall(self, key: Key, settings: dict[str, Any]) -> bool:
-        """Whether a cell was made with these settings; take it into the results, and one of other settings out."""
-        known = [cell for cells in (self.cells(), self._own(key)) if (cell := cells.get(key))]
-        for cell in known:
-            if cell["settings"] == settings:
-                self._merge({key: cell})
-                return True
-        if known:
-            print(f"{' '.join(map(str, key))}: other settings now ({difference(known[0]['settings'], settings)})")
-            self._merge({key: None})
-        return False
-
-    def add(self, key: Key, cell: Cell) -> None:
-        """Keep a finished cell."""
-        write_json(self._path(key), {"cells": [cell]})
-        self._merge({key: summary(cell)})
-
-    def _own(self, key: Key) -> Cells:
-        return {key: summary(cell) for key, cell in read_cells(self._path(key)).items()}
-
-    def _path(self, key: Key) -> Path:
-        return self.work_dir / "cells" / f"{key.dataset}-{key.method}-seed-{key.seed}.json"
-
-    def _merge(self, changes: dict[Key, Cell | None]) -> None:
-        before = self.cells()
-        after = {key: cell for key, cell in (before | changes).items() if cell is not None}
-        if after != before:
-            write_json(self.results, {"cells": [after[key] for key in sorted(after, key=order)]})
-
-
 def order(key: Key) -> tuple[int, int, int]:
     """Cheap cells first."""
     return SETS.index(key.dataset), METHODS.index(key.method), key.seed
-
-
-def difference(before: dict[str, Any], now: dict[str, Any]) -> str:
-    """Say which settings changed."""
-    names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
-    return ", ".join(f"{name}: {before.get(name)} before, {now.get(name)} now" for name in names)
 
 
 def settings_of(dataset: str, method: Method) -> dict[str, Any]:
@@ -190,9 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     if chosen.seeds < 1:
         parser.error(f"--seeds must be at least 1, not {chosen.seeds}")
-    board = Board(chosen.work_dir, RESULTS)
-    (chosen.work_dir / "cells").mkdir(parents=True, exist_ok=True)
-    RESULTS.mkdir(exist_ok=True)
+    board = Board(RESULTS / "moleculenet.json", chosen.work_dir, Key, order, summary)
     if not chosen.report_only:
         run_all(chosen, board)
     cells = board.cells().values()
