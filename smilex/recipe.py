@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
-import numpy as np
-
 from smilex.errors import SmilexError
 
 
@@ -21,6 +19,7 @@ def count(name: str, value: object) -> int:
 
     Examples
     --------
+    >>> import numpy as np
     >>> count("seeds", np.int64(3))
     3
     >>> count("seeds", "3")
@@ -45,6 +44,7 @@ def number(name: str, value: object) -> float:
 
     Examples
     --------
+    >>> import numpy as np
     >>> number("learning_rate", np.float64(0.5))
     0.5
     >>> number("learning_rate", None)
@@ -57,7 +57,7 @@ def number(name: str, value: object) -> float:
     return float(value)
 
 
-def switch(name: str, value: object) -> bool:
+def switch(name: str, value: Any) -> bool:
     """Return a setting that is on or off, also one of numpy, as a plain bool.
 
     Raises
@@ -67,6 +67,7 @@ def switch(name: str, value: object) -> bool:
 
     Examples
     --------
+    >>> import numpy as np
     >>> switch("random_smiles", np.True_)
     True
     >>> switch("random_smiles", "no")
@@ -74,9 +75,10 @@ def switch(name: str, value: object) -> bool:
     ...
     smilex.errors.SmilexError: random_smiles must be True or False, not 'no'
     """
-    if not isinstance(value, bool | np.bool_):
+    plain = value.item() if getattr(value, "shape", None) == () else value
+    if not isinstance(plain, bool):
         raise SmilexError(f"{name} must be True or False, not {value!r}")
-    return bool(value)
+    return plain
 
 
 _CHECKS: dict[str, Callable[[str, object], object]] = {
