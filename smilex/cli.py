@@ -5,7 +5,7 @@ Nothing heavy is imported before a command runs, so that ``smilex --help`` is qu
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -15,25 +15,36 @@ from smilex.analysis.command import analyze
 from smilex.options import (
     AveragedSmiles,
     BalanceClasses,
+    BatchSize,
     Corpus,
+    DataDirectory,
+    Dataset,
     Dropout,
     Encoder,
+    Epochs,
     Errors,
+    FromScratch,
     Head,
     Input,
     LayerDecay,
+    LearningRate,
     Masking,
     MaskRatio,
     MirrorPooling,
     MoleculesPerBatch,
     Objective,
+    Patience,
     Pooling,
     PretrainingRate,
     RandomSmiles,
     RunDirectory,
+    Seeds,
     Size,
     SmilesColumn,
+    Split,
+    SplitColumn,
     StartFrom,
+    Target,
     TokensPerBatch,
     Twins,
 )
@@ -132,56 +143,23 @@ def pretrain(
 
 @app.command(cls=Command, no_args_is_help=True)
 def finetune(
-    dataset: Annotated[
-        str,
-        typer.Argument(
-            metavar="DATASET",
-            help="Measured molecules: a .csv, .tsv or .parquet file (also .gz) with a SMILES column and a column for "
-            "each property; nav17 (1 017 activities inside RDKit); or a MoleculeNet name such as bbbp.",
-            show_default=False,
-        ),
-    ],
+    dataset: Dataset,
     output_dir: RunDirectory,
     *,
     encoder: Encoder = DEFAULT_ENCODER,
-    from_scratch: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Start from random weights, in place of --encoder: tiny, small or base."),
-    ] = None,
+    from_scratch: FromScratch = None,
     head: Head = "network",
     smiles_column: SmilesColumn = None,
-    target: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Column to learn, numbers or classes 0 and 1; repeat it for several. By default every column but the "
-            "SMILES. Empty cells are missing labels.",
-        ),
-    ] = None,
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of the MoleculeNet files NAME.csv.gz, by default SMILEX_DATA, "
-            "or else a cache that they are downloaded into."
-        ),
-    ] = None,
-    split: Annotated[
-        Literal["scaffold", "balanced_scaffold", "random", "stratified", "column", "time"],
-        typer.Option(
-            help="Who is tested (80:10:10): molecules with other ring frameworks than in training (scaffold, "
-            "balanced_scaffold), any (random, stratified by label), or what --split-column says (column: the words "
-            "train, valid and test; time: the newest)."
-        ),
-    ] = "scaffold",
-    split_column: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column that --split column or time follows.")
-    ] = None,
+    target: Target = None,
+    data_dir: DataDirectory = None,
+    split: Split = "scaffold",
+    split_column: SplitColumn = None,
     pooling: Pooling = "mean",
-    seeds: Annotated[int, typer.Option(help="Models to train, from different seeds.")] = 3,
-    epochs: Annotated[int, typer.Option(help="Passes over the training molecules, at most.")] = Recipe.epochs,
-    patience: Annotated[int, typer.Option(help="Stop after this many passes without progress.")] = Recipe.patience,
-    batch_size: Annotated[int, typer.Option(help="Molecules in a batch.")] = Recipe.batch_size,
-    learning_rate: Annotated[float, typer.Option(help="Highest learning rate of the schedule.")] = Recipe.learning_rate,
+    seeds: Seeds = 3,
+    epochs: Epochs = Recipe.epochs,
+    patience: Patience = Recipe.patience,
+    batch_size: BatchSize = Recipe.batch_size,
+    learning_rate: LearningRate = Recipe.learning_rate,
     layer_decay: LayerDecay = Recipe.layer_decay,
     dropout: Dropout = Recipe.dropout,
     balance_classes: BalanceClasses = Recipe.balance_classes,

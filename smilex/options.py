@@ -1,4 +1,4 @@
-"""Options and arguments that several commands of the command line take."""
+"""Options and arguments of the commands, so that the commands themselves stay short."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -109,3 +109,45 @@ MirrorPooling = Annotated[
     Literal["mean", "cls"] | None,
     typer.Option("--pooling", help="Vector that mirror trains, as for smilex embed.", show_default="mean"),
 ]
+Dataset = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATASET",
+        help="Measured molecules: a .csv, .tsv or .parquet file (also .gz) with a SMILES column and a column for "
+        "each property; nav17 (1 017 activities inside RDKit); or a MoleculeNet name such as bbbp.",
+        show_default=False,
+    ),
+]
+FromScratch = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="Start from random weights, in place of --encoder: tiny, small or base."),
+]
+Target = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Column to learn, numbers or classes 0 and 1; repeat it for several. By default every column but the "
+        "SMILES. Empty cells are missing labels.",
+    ),
+]
+DataDirectory = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of the MoleculeNet files NAME.csv.gz, by default SMILEX_DATA, "
+        "or else a cache that they are downloaded into."
+    ),
+]
+Split = Annotated[
+    Literal["scaffold", "balanced_scaffold", "random", "stratified", "column", "time"],
+    typer.Option(
+        help="Who is tested (80:10:10): molecules with other ring frameworks than in training (scaffold, "
+        "balanced_scaffold), any (random, stratified by label), or what --split-column says (column: the words "
+        "train, valid and test; time: the newest)."
+    ),
+]
+SplitColumn = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column that --split column or time follows.")]
+Seeds = Annotated[int, typer.Option(help="Models to train, from different seeds.")]
+Epochs = Annotated[int, typer.Option(help="Passes over the training molecules, at most.")]
+Patience = Annotated[int, typer.Option(help="Stop after this many passes without progress.")]
+BatchSize = Annotated[int, typer.Option(help="Molecules in a batch.")]
+LearningRate = Annotated[float, typer.Option(help="Highest learning rate of the schedule.")]
