@@ -181,31 +181,9 @@ class PropertyTrainer(QuietTrainer):
         writer = RandomSmiles(model.config.max_position_embeddings) if recipe.random_smiles else None
         # ROC-AUC is undefined where the validation part has one class only.
         ranks = task.data.kind == "classification" and bool(varied(task.data.targets[self._valid]).any())
-        arguments = TrainingArguments(
-            output_dir=str(directory / "checkpoints"),
-            num_train_epochs=recipe.epochs,
-            per_device_train_batch_size=recipe.batch_size,
-            train_sampling_strategy="group_by_length",
-            learning_rate=recipe.learning_rate,
-            weight_decay=0.01,
-            warmup_steps=0.1,
-            seed=seed,
-            eval_strategy="epoch",
-            logging_strategy="epoch",
-            save_strategy="best",
-            save_only_model=True,
-            save_total_limit=1,
-            metric_for_best_model="ranking" if ranks else "loss",
-            greater_is_better=ranks,
-            load_best_model_at_end=True,
-            report_to=[],
-            disable_tqdm=True,
-            dataloader_pin_memory=torch.cuda.is_available(),
-            remove_unused_columns=False,
-        )
         super().__init__(
             model,
-            arguments,
+            _training_arguments(recipe, directory / "checkpoints", seed, ranks=ranks),
             data_collator=collate,
             train_dataset=TrainingMolecules(task, task.parts.train, self._positive_weight, writer, seed),
             eval_dataset=TrainingMolecules(task, task.parts.valid, self._positive_weight),
@@ -259,3 +237,29 @@ class PropertyTrainer(QuietTrainer):
         sure = np.clip(predicted.astype(np.float64), 1e-7, 1 - 1e-7)
         positive = self._positive_weight * labels * np.log(sure)
         return float(-np.nanmean(positive + (1 - labels) * np.log(1 - sure)))
+
+
+def _training_arguments(recipe: Recipe, checkpoints: Path, seed: int, *, ranks: bool) -> TrainingArguments:
+    """Put a recipe into the words of transformers; the best pass is that of the best ranking, or of the least loss."""
+    return TrainingArguments(
+        output_dir=str(checkpoints),
+        num_train_epochs=recipe.epochs,
+        per_device_train_batch_size=recipe.batch_size,
+        train_sampling_strategy="group_by_length",
+        learning_rate=recipe.learning_rate,
+        weight_decay=0.01,
+        warmup_steps=0.1,
+        seed=seed,
+        eval_strategy="epoch",
+        logging_strategy="epoch",
+        save_strategy="best",
+        save_only_model=True,
+        save_total_limit=1,
+        metric_for_best_model="ranking" if ranks else "loss",
+        greater_is_better=ranks,
+        load_best_model_at_end=True,
+        report_to=[],
+        disable_tqdm=True,
+        dataloader_pin_memory=torch.cuda.is_available(),
+        remove_unused_columns=False,
+    )
