@@ -12,6 +12,7 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from smilex.chem import parse
 from smilex.data.properties import Kind
 from smilex.errors import InvalidSmilesError, SmilexError
+from smilex.estimators import answers
 
 
 def ecfp4(smiles: Sequence[str], n_bits: int = 2048) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
@@ -187,7 +188,7 @@ def random_forest(
         present = ~np.isnan(labels)
         forest = _forest(kind)(n_estimators=n_trees, random_state=seed, n_jobs=n_jobs)
         forest.fit(train_features[present], labels[present])
-        predictions[:, task] = _predict(forest, features)
+        predictions[:, task] = answers(forest, features)
     return predictions
 
 
@@ -204,16 +205,6 @@ def _forest(kind: Kind) -> type[RandomForestRegressor | RandomForestClassifier]:
     if kind not in forests:
         raise SmilexError(f"unknown kind of task {kind!r}; choose 'regression' or 'classification'")
     return forests[kind]
-
-
-def _predict(
-    forest: RandomForestRegressor | RandomForestClassifier,
-    bits: NDArray[Any],
-) -> NDArray[np.float64]:
-    if isinstance(forest, RandomForestRegressor):
-        return forest.predict(bits)
-    # A training part can hold one class only; then that class is certain.
-    return forest.predict_proba(bits) @ forest.classes_.astype(np.float64)
 
 
 def _targets(values: ArrayLike) -> NDArray[np.float64]:

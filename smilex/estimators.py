@@ -107,7 +107,7 @@ def fit_linear(task: TaskVectors) -> Any:
     if not len(task.valid_labels):
         return _linear(task, DEFAULT_STRENGTH)
     fitted = [_linear(task, strength) for strength in reversed(STRENGTHS)]
-    losses = [_validation_loss(task, _answers(estimator, task.valid_vectors)) for estimator in fitted]
+    losses = [_validation_loss(task, answers(estimator, task.valid_vectors)) for estimator in fitted]
     return fitted[int(np.argmin(losses))]
 
 
@@ -174,14 +174,20 @@ def fit_task(head: str, task: TaskVectors, seed: int) -> Any:
 
 def predict_tasks(estimators: Sequence[Any], vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     """Predict values, or probabilities of class 1, from vectors (n, d) → (n, tasks)."""
-    return np.stack([_answers(estimator, vectors) for estimator in estimators], axis=1)
+    return np.stack([answers(estimator, vectors) for estimator in estimators], axis=1)
 
 
-def _answers(estimator: Any, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Predicted values, or probabilities of class 1."""
+def answers(estimator: Any, features: NDArray[Any]) -> NDArray[np.float64]:
+    """Predict values, or probabilities of class 1, with an estimator of one task.
+
+    Examples
+    --------
+    >>> answers(DummyClassifier().fit([[0]], [1.0]), np.zeros((2, 1))).tolist()  # it has seen one class only
+    [1.0, 1.0]
+    """
     if not hasattr(estimator, "predict_proba"):
-        return estimator.predict(vectors)
-    return estimator.predict_proba(vectors) @ estimator.classes_  # a constant knows one class only
+        return estimator.predict(features)
+    return estimator.predict_proba(features) @ estimator.classes_
 
 
 def describe(estimator: Any) -> dict[str, Any]:
