@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cells import RESULTS, Board, Cell
+from moleculenet_encoders import ENCODERS
 from moleculenet_methods import MAX_LENGTH, Method, all_methods, load_problem
 from moleculenet_report import NAMES, markdown, metric, plot
 
 from smilex.data.properties import load_properties
 from smilex.runs import versions, write_text
 
-ENCODERS = Path(__file__).parent / "encoders"
 # From small to large.
 SETS = ("freesolv", "esol", "sider", "clintox", "bace", "bbbp", "lipophilicity", "tox21", "toxcast", "muv")
 METHODS = tuple(NAMES)

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import torch
+from moleculenet_report import CLASSES, VALUES
 
 import smilex
 from smilex.data.cleaning import RemovalError, clean_row
@@ -31,14 +32,13 @@ from smilex.writing import write_text
 
 ENCODERS = Path(__file__).parent / "encoders"
 
-SETS = ("bace", "bbbp", "clintox", "sider", "tox21", "toxcast", "muv", "esol", "freesolv", "lipophilicity")
 OBJECTIVES = ("exlm", "mlm")
 
 
 def tested_molecules() -> set[str]:
     """Every molecule of a test part, as cleaning writes those of a corpus."""
     found = set()
-    for name in SETS:
+    for name in (*CLASSES, *VALUES):
         smiles = load_properties(name).smiles
         for row in split(smiles, "scaffold").test:
             with suppress(RemovalError):
