@@ -35,6 +35,7 @@ from smilex.options import (
     Objective,
     Patience,
     Pooling,
+    Precision,
     PretrainingRate,
     RandomSmiles,
     RunDirectory,
@@ -97,6 +98,7 @@ def pretrain(
     masking: Masking = None,
     twins: Twins = None,
     pooling: MirrorPooling = None,
+    precision: Precision = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     checkpoint_steps: Annotated[int, typer.Option(help="Steps between checkpoints.")] = 200,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run of these settings.")] = False,
@@ -133,6 +135,7 @@ def pretrain(
         masking=masking,
         twins=twins,
         pooling=pooling,
+        precision=precision,
         seed=seed,
         checkpoint_steps=checkpoint_steps,
         resume=resume,
@@ -165,6 +168,7 @@ def finetune(
     balance_classes: BalanceClasses = Recipe.balance_classes,
     random_smiles: RandomSmiles = Recipe.random_smiles,
     averaged_smiles: AveragedSmiles = Recipe.averaged_smiles,
+    precision: Precision = Recipe.precision,
 ) -> None:
     """Fit an encoder to measured properties, and test it on molecules it has not seen.
 
@@ -202,6 +206,7 @@ def finetune(
         balance_classes=balance_classes,
         random_smiles=random_smiles,
         averaged_smiles=averaged_smiles,
+        precision=precision,
         progress=progress(),
     )
     show(*finetuning_results(result))

@@ -20,6 +20,7 @@ from smilex.errors import SmilexError
 from smilex.frozen import settings_in_use, train_heads
 from smilex.metrics import evaluate, summarize
 from smilex.modeling.loading import find_encoder, is_directory
+from smilex.precision import Precision
 from smilex.prediction import check_task_names, prediction_table
 from smilex.property_task import PropertyTask
 from smilex.property_training import check_precision, property_config, train_networks, varied
@@ -75,6 +76,7 @@ def finetune(
     balance_classes: bool = Recipe.balance_classes,
     random_smiles: bool = Recipe.random_smiles,
     averaged_smiles: int = Recipe.averaged_smiles,
+    precision: Precision | None = Recipe.precision,
     progress: bool = True,
 ) -> FinetuneResult:
     """Fine-tune an encoder on measured properties and test it on molecules it has not seen.
@@ -131,6 +133,9 @@ def finetune(
     averaged_smiles : int, default 1
         Above 1, each prediction is the mean over this many SMILES of the molecule, the canonical one and random ones:
         here and in whatever predicts with the model later.
+    precision : {"fp32", "bf16"}, optional
+        Arithmetic of training, as in `smilex.pretrain`; the figures and predictions are those of the saved model in
+        single precision.
     progress : bool, default True
         Show progress bars on stderr.
 
@@ -166,6 +171,7 @@ def finetune(
         balance_classes=balance_classes,
         random_smiles=random_smiles,
         averaged_smiles=averaged_smiles,
+        precision=precision,
     )
     head_settings = settings_in_use(head, encoder, recipe)
     train = partial(train_networks, progress=progress) if head == "network" else partial(train_heads, head)

@@ -21,6 +21,7 @@ from smilex.estimators import (
 from smilex.inference import to_default_device
 from smilex.modeling import ExLMConfig, ExLMModel
 from smilex.modeling.loading import load_model
+from smilex.precision import choose_precision
 from smilex.property_task import PropertyTask, positive_weights
 from smilex.recipe import Recipe
 from smilex.runs import save_model, write_json
@@ -55,7 +56,7 @@ def settings_in_use(head: str, encoder: str | Path | None, recipe: Recipe) -> di
     pretrained encoder, or take head='network'
     """
     if head == "network":
-        return vars(recipe)
+        return {**vars(recipe), "precision": choose_precision(recipe.precision)}
     if head not in HEADS:
         raise SmilexError(f"head is 'network' or, on a frozen encoder, {' or '.join(map(repr, HEADS))}, not {head!r}")
     if encoder is None:

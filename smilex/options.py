@@ -146,6 +146,13 @@ Split = Annotated[
     ),
 ]
 SplitColumn = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column that --split column or time follows.")]
+Precision = Annotated[
+    Literal["fp32", "bf16"] | None,
+    typer.Option(
+        help="Arithmetic of training; bf16 is faster on CPUs with instructions for it.",
+        show_default="bf16 on a GPU, or fp32",
+    ),
+]
 Seeds = Annotated[int, typer.Option(help="Models to train, from different seeds.")]
 Epochs = Annotated[int, typer.Option(help="Passes over the training molecules, at most.")]
 Patience = Annotated[int, typer.Option(help="Stop after this many passes without progress.")]

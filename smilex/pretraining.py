@@ -25,6 +25,7 @@ from smilex.modeling.encoder import ExLMPreTrainedModel
 from smilex.modeling.loading import load_model, starting_config
 from smilex.objectives import Objective, get_objective
 from smilex.objectives.base import Batch
+from smilex.precision import Precision, choose_precision, trainer_precision
 from smilex.report.plots import plot_loss
 from smilex.report.progress import ProgressBar
 from smilex.runs import Run, save_model, versions
@@ -73,6 +74,7 @@ def pretrain(
     masking: Literal["random", "span", "group"] | None = None,
     twins: Literal["same", "random"] | None = None,
     pooling: Literal["mean", "cls"] | None = None,
+    precision: Precision | None = None,
     seed: int = 0,
     checkpoint_steps: int = 200,
     resume: bool = False,
@@ -116,6 +118,10 @@ def pretrain(
         What a molecule is compared with: its own SMILES, or a random SMILES of it. Only for mirror.
     pooling : {"mean", "cls"}, default "mean"
         Vector that is trained, see `smilex.embed`. Only for mirror; mexma trains that of [CLS].
+    precision : {"fp32", "bf16"}, optional
+        Arithmetic of training: by default bfloat16 on a GPU that computes in it, and single precision elsewhere. On a
+        CPU with instructions for bfloat16, "bf16" trains two to three times as fast. Weights, attention, transitions
+        and losses are float32 in either.
     seed : int, default 0
         Seed of the weights, the held-out molecules, the batches, the masks and the dropout. The same seed gives the
         same weights on the same machine with the same number of threads.
@@ -170,6 +176,7 @@ def pretrain(
         "max_steps": budget.max_steps,
         "minutes": budget.minutes,
         **method.settings,
+        "precision": choose_precision(precision),
         "seed": seed,
     }
     with Run.open(output_dir, settings, resume=resume) as run:
@@ -287,6 +294,7 @@ class PretrainingTrainer(QuietTrainer):
             disable_tqdm=True,
             dataloader_pin_memory=torch.cuda.is_available(),
             remove_unused_columns=False,
+            **trainer_precision(run.settings["precision"]),
         )
         bar = ProgressBar("pretraining", self.budget.progress) if progress else None
         super().__init__(model, arguments, train_dataset=_Steps(data, budget.steps), callbacks=callbacks, bar=bar)

@@ -18,6 +18,7 @@ from smilex.metrics import evaluate
 from smilex.modeling import ExLMConfig, ExLMForMoleculeProperty
 from smilex.modeling.loading import property_network, starting_config
 from smilex.modeling.molecule_property import CLASSIFICATION, REGRESSION
+from smilex.precision import choose_precision, trainer_precision
 from smilex.prediction import predict_rows
 from smilex.property_task import PropertyTask, TrainingMolecules, collate, positive_weights
 from smilex.recipe import Recipe
@@ -262,4 +263,5 @@ def _training_arguments(recipe: Recipe, checkpoints: Path, seed: int, *, ranks: 
         disable_tqdm=True,
         dataloader_pin_memory=torch.cuda.is_available(),
         remove_unused_columns=False,
+        **trainer_precision(choose_precision(recipe.precision)),
     )

@@ -7,6 +7,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from smilex.errors import SmilexError
+from smilex.precision import Precision, check_precision_name
 
 
 def count(name: str, value: object) -> int:
@@ -124,6 +125,7 @@ class Recipe:
     balance_classes: bool = False
     random_smiles: bool = False
     averaged_smiles: int = 1
+    precision: Precision | None = None
 
     def __post_init__(self) -> None:
         for name, check in _CHECKS.items():
@@ -136,6 +138,7 @@ class Recipe:
             raise SmilexError(f"layer_decay lies above 0 and at most at 1, not at {self.layer_decay}")
         if self.dropout is not None and not 0 <= self.dropout < 1:
             raise SmilexError(f"dropout is a share from 0 to below 1, not {self.dropout}")
+        check_precision_name(self.precision)
 
     def model_fields(self) -> dict[str, Any]:
         """Return the settings that belong to the model, as fields of `smilex.modeling.ExLMConfig`."""

@@ -30,7 +30,10 @@ class QuietTrainer(Trainer):
         """Train as `transformers.Trainer.train` does."""
         try:
             with quiet_transformers():
-                return super().train(*args, **kwargs)
+                result = super().train(*args, **kwargs)
+            # Mixed precision wraps the model's forward; whoever applies the trained model wants it plain.
+            self.accelerator.unwrap_model(self.model, keep_fp32_wrapper=False)
+            return result
         finally:
             if self._bar is not None:
                 self._bar.stop()

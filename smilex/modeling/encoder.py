@@ -72,9 +72,12 @@ class ExLMAttention(nn.Module):
         """Attend from every position to every valid one; x and result (B, N, d)."""
         batch, length, _ = x.shape
         qkv = self.qkv(x).view(batch, length, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)  # (3, B, H, N, d_h)
-        query, key, value = rotate(qkv[0], cos, sin), rotate(qkv[1], cos, sin), qkv[2]
-        dropout = self.dropout if self.training else 0.0
-        context = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+        # Under autocast the linear layers answer in bfloat16; attention stays in the precision of the vectors.
+        with torch.autocast(x.device.type, enabled=False):
+            query, key, value = qkv.to(x.dtype)
+            query, key = rotate(query, cos, sin), rotate(key, cos, sin)
+            dropout = self.dropout if self.training else 0.0
+            context = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
         return self.output(context.transpose(1, 2).flatten(2))
 
 

@@ -26,6 +26,7 @@ from smilex.errors import SmilexError
 from smilex.inference import to_default_device
 from smilex.integrations.sklearn.arrays import read_labels, read_molecules, tag_molecules
 from smilex.modeling.loading import find_encoder
+from smilex.precision import Precision
 from smilex.prediction import predict_rows
 from smilex.property_task import PropertyTask
 from smilex.property_training import check_precision, fit_network, property_config
@@ -51,6 +52,7 @@ class SmilesModel(BaseEstimator):
         balance_classes: bool = Recipe.balance_classes,
         random_smiles: bool = Recipe.random_smiles,
         averaged_smiles: int = Recipe.averaged_smiles,
+        precision: Precision | None = Recipe.precision,
         validation_fraction: float = 0.1,
         random_state: int | np.random.RandomState | None = None,
         progress: bool = False,
@@ -67,6 +69,7 @@ class SmilesModel(BaseEstimator):
         self.balance_classes = balance_classes
         self.random_smiles = random_smiles
         self.averaged_smiles = averaged_smiles
+        self.precision = precision
         self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.progress = progress

@@ -35,7 +35,7 @@ class SmilesRegressor(RegressorMixin, SmilesModel):
         Molecules in a batch.
     learning_rate : float, default 5e-4
         Peak of the schedule: linear warm-up over 10 % of the run, then linear decay.
-    layer_decay, dropout, balance_classes, random_smiles, averaged_smiles : optional
+    layer_decay, dropout, balance_classes, random_smiles, averaged_smiles, precision : optional
         As in `smilex.finetune`.
     validation_fraction : float, default 0.1
         Share of the molecules that `fit` holds out to know when to stop, spread over the range of y. Rows of one
@@ -133,7 +133,7 @@ class SmilesClassifier(ClassifierMixin, SmilesModel):
         Molecules in a batch.
     learning_rate : float, default 5e-4
         Peak of the schedule: linear warm-up over 10 % of the run, then linear decay.
-    layer_decay, dropout, balance_classes, random_smiles, averaged_smiles : optional
+    layer_decay, dropout, balance_classes, random_smiles, averaged_smiles, precision : optional
         As in `smilex.finetune`.
     validation_fraction : float, default 0.1
         Share of the molecules that `fit` holds out to know when to stop, with the classes in the same shares. Rows of
