@@ -32,6 +32,7 @@ BASE_SETTINGS: dict[str, Any] = {
     "balance_classes": False,
     "random_smiles": False,
     "averaged_smiles": 1,
+    "precision": "bf16",
 }
 CHANGES: dict[str, dict[str, Any]] = {
     BASE: {},
