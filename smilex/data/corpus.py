@@ -1,12 +1,9 @@
 """Corpora of unlabelled molecules: cleaned, tokenised once, and kept in a cache on disk."""
 
-import errno
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice, starmap
 from pathlib import Path
@@ -15,11 +12,9 @@ from typing import Any
 import datasets
 import pyarrow as pa
 import rdkit
-from filelock import FileLock
 from joblib import cpu_count  # type: ignore[import-untyped]
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from smilex.data.cache import build_once, molecule_bar
 from smilex.data.cleaning import SCHEMA, Cleaned, CleaningReport, Settings, clean_chunk, shorten
 from smilex.data.duplicates import SeenHashes
 from smilex.data.readers import Row
@@ -122,10 +117,7 @@ def load_corpus(
     fingerprint = hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
     cache = Path(cache_dir or os.environ.get("SMILEX_CACHE") or "~/.cache/smilex").expanduser()
     path = cache / "corpora" / fingerprint
-    if not path.exists():
-        with _cache_errors(cache):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _build_once(path, opened, settings, num_workers or cpu_count(), progress=progress)
+    build_once(path, lambda folder: _build(folder, opened, settings, num_workers or cpu_count(), progress=progress))
     return _open(path)
 
 
@@ -141,28 +133,13 @@ def _open(path: Path) -> Corpus:
     return Corpus(dataset, report, path.name, path)
 
 
-def _build_once(path: Path, source: Source, settings: Settings, num_workers: int, *, progress: bool) -> None:
-    partial = path.with_suffix(".partial")
-    # The lock goes when its holder dies, so whoever holds it may clear what an earlier holder left unfinished.
-    with FileLock(path.with_suffix(".lock")):
-        if path.exists():  # another process was faster
-            return
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
-        try:
-            _build(partial, source, settings, num_workers, progress=progress)
-            partial.rename(path)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-
-
 def _build(folder: Path, source: Source, settings: Settings, num_workers: int, *, progress: bool) -> None:
     report = CleaningReport()
     seen = SeenHashes()
     with (
         pa.OSFile(str(folder / "data.arrow"), "wb") as file,
         pa.ipc.new_stream(file, SCHEMA) as writer,
-        _bar(source, show=progress) as bar,
+        molecule_bar("cleaning molecules", source.total, show=progress) as bar,
     ):
         for cleaned in _clean(source.rows(), settings, num_workers):
             writer.write_batch(_drop_duplicates(cleaned, seen))
@@ -206,27 +183,3 @@ def _require_molecules(report: CleaningReport, source: Source) -> None:
     examples = [(row, reason) for reason, rows in report.examples.items() for row in rows]
     shown = "; ".join(f"row {r.row}: {shorten(r.smiles)} ({reason}, {r.detail})" for r, reason in examples[:3])
     raise SmilexError(f"{source.name}: none of {report.read} rows is a molecule that can be used, for example {shown}")
-
-
-def _bar(source: Source, *, show: bool) -> Progress:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    bar = Progress(*columns, console=Console(stderr=True), disable=not show)
-    bar.add_task("cleaning molecules", total=source.total)
-    return bar
-
-
-@contextmanager
-def _cache_errors(cache: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        way_out = "name another place with cache_dir or SMILEX_CACHE"
-        if error.errno == errno.ENOSPC:
-            raise SmilexError(f"no space left for the cache in {cache}: free some, or {way_out}") from error
-        raise SmilexError(f"cannot write the cache in {cache} ({error.strerror or error}): {way_out}") from error

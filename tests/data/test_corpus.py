@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rdkit import Chem, RDConfig, rdBase
 
+from smilex.data import cache as cache_module
 from smilex.data import corpus as corpus_module
 from smilex.data.corpus import load_corpus
 from smilex.errors import SmilexError
@@ -186,7 +187,7 @@ def test_a_cache_that_is_read_only_serves_what_it_has(load, monkeypatch):
 
     load(["CCO"])
     monkeypatch.setattr(Path, "mkdir", refuse)
-    monkeypatch.setattr(corpus_module, "FileLock", refuse)
+    monkeypatch.setattr(cache_module, "FileLock", refuse)
     assert load(["CCO"]).dataset["smiles"][:] == ["CCO"]
 
 
