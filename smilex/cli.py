@@ -30,12 +30,12 @@ from smilex.options import (
     LearningRate,
     Masking,
     MaskRatio,
-    MirrorPooling,
     MoleculesPerBatch,
     Objective,
     Patience,
     Pooling,
     Precision,
+    PretrainingRandomSmiles,
     PretrainingRate,
     RandomSmiles,
     RunDirectory,
@@ -47,6 +47,7 @@ from smilex.options import (
     StartFrom,
     Target,
     TokensPerBatch,
+    TrainedPooling,
     Twins,
 )
 from smilex.recipe import Recipe
@@ -96,8 +97,9 @@ def pretrain(
     learning_rate: PretrainingRate = None,
     mask_ratio: MaskRatio = None,
     masking: Masking = None,
+    random_smiles: PretrainingRandomSmiles = False,
     twins: Twins = None,
-    pooling: MirrorPooling = None,
+    pooling: TrainedPooling = None,
     precision: Precision = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     checkpoint_steps: Annotated[int, typer.Option(help="Steps between checkpoints.")] = 200,
@@ -111,6 +113,7 @@ def pretrain(
     [bold]Examples[/bold]
       smilex pretrain nci5k runs/nci --model tiny --epochs 3
       smilex pretrain zinc.smi.gz runs/zinc --minutes 480 --resume
+      smilex pretrain nci5k runs/descriptors --objective descriptors --epochs 3
       smilex pretrain nci5k runs/mirror --objective mirror --encoder runs/nci --epochs 1
     """
     if sum(budget is not None for budget in (max_steps, minutes, epochs)) != 1:
@@ -133,6 +136,7 @@ def pretrain(
         learning_rate=learning_rate,
         mask_ratio=mask_ratio,
         masking=masking,
+        random_smiles=random_smiles,
         twins=twins,
         pooling=pooling,
         precision=precision,

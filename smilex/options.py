@@ -65,8 +65,9 @@ RunDirectory = Annotated[Path, typer.Argument(metavar="OUTPUT_DIR", help="Run di
 Objective = Annotated[
     str,
     typer.Option(
-        help="What to train on: exlm (expanded masks), mlm (plain masks), mae_lm (masks unseen by the encoder); "
-        "after one of them, with --encoder, mirror (telling molecules apart) or mexma (two SMILES of a molecule)."
+        help="What to train on: exlm (expanded masks), mlm (plain masks), mae_lm (masks unseen by the encoder), "
+        "descriptors (RDKit's, of the whole molecule); after one of them, with --encoder, mirror (telling molecules "
+        "apart) or mexma (two SMILES of a molecule)."
     ),
 ]
 Size = Annotated[
@@ -92,22 +93,33 @@ PretrainingRate = Annotated[
 ]
 MaskRatio = Annotated[
     float | None,
-    typer.Option(help="Share of the tokens to mask, 0 to 1.", show_default="0.15, mexma 0.4; not for mirror"),
+    typer.Option(
+        help="Share of the tokens to mask, 0 to 1.", show_default="0.15, mexma 0.4; not for mirror, descriptors"
+    ),
 ]
 Masking = Annotated[
     Literal["random", "span", "group"] | None,
     typer.Option(
         help="Tokens to mask: any, runs of neighbours, or functional groups and rings.",
-        show_default="random; not for mirror",
+        show_default="random; not for mirror, descriptors",
+    ),
+]
+PretrainingRandomSmiles = Annotated[
+    bool,
+    typer.Option(
+        "--random-smiles",
+        help="Read a molecule in another random SMILES each time it is trained on; not for mirror, mexma.",
     ),
 ]
 Twins = Annotated[
     Literal["same", "random"] | None,
     typer.Option(help="What mirror compares a molecule with: its SMILES or a random one.", show_default="same"),
 ]
-MirrorPooling = Annotated[
+TrainedPooling = Annotated[
     Literal["mean", "cls"] | None,
-    typer.Option("--pooling", help="Vector that mirror trains, as for smilex embed.", show_default="mean"),
+    typer.Option(
+        "--pooling", help="Vector that mirror and descriptors train, as for smilex embed.", show_default="mean"
+    ),
 ]
 Dataset = Annotated[
     str,

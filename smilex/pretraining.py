@@ -8,6 +8,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, cast
 
+import datasets
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from transformers import TrainingArguments, set_seed
 from smilex.budget import Budget, BudgetCallback, learning_rate_factor
 from smilex.data.corpus import Corpus, load_corpus
 from smilex.data.molecules import Molecule
+from smilex.data.random_smiles import RandomSmiles
 from smilex.errors import SmilexError
 from smilex.modeling import ExLMConfig
 from smilex.modeling.encoder import ExLMPreTrainedModel
@@ -72,6 +74,7 @@ def pretrain(
     learning_rate: float | None = None,
     mask_ratio: float | None = None,
     masking: Literal["random", "span", "group"] | None = None,
+    random_smiles: bool = False,
     twins: Literal["same", "random"] | None = None,
     pooling: Literal["mean", "cls"] | None = None,
     precision: Precision | None = None,
@@ -89,11 +92,12 @@ def pretrain(
         "moses"). They are cleaned and tokenised once, see `smilex.data.corpus.load_corpus`.
     output_dir : str or Path
         Run directory to make: config.json, model.safetensors, the tokenizer, metrics.jsonl, report.json, loss.png.
-    objective : {"exlm", "mlm", "mae_lm", "mirror", "mexma"}, default "exlm"
+    objective : {"exlm", "mlm", "mae_lm", "descriptors", "mirror", "mexma"}, default "exlm"
         What to train on: hidden tokens with several states each, or one; hidden tokens that the encoder does not even
-        see as [MASK]; telling molecules apart; or hidden tokens and vectors of two ways of writing a molecule. mirror
-        and mexma are made to follow another objective, with `encoder`. exlm and mlm save their head, for
-        `smilex.fill_mask`; the others the encoder alone.
+        see as [MASK]; RDKit's descriptors of a molecule; telling molecules apart; or hidden tokens and vectors of two
+        ways of writing a molecule. Each can follow another one, with `encoder`; mirror and mexma are made to. exlm and
+        mlm save their head, for `smilex.fill_mask`; the others the encoder alone. The descriptors of a corpus are
+        computed once, some 250 molecules a second on each core.
     model : str or ExLMConfig, optional
         Size of a new encoder: "tiny" (4 layers of 128), "small" (6 × 256, the default), "base" (12 × 768).
     encoder : str or Path, optional
@@ -110,14 +114,18 @@ def pretrain(
         Peak of the schedule: linear warm-up over 6 % of the run, then linear decay. Adam with β = (0.9, 0.98),
         ε = 1e-6 and weight decay 0.01.
     mask_ratio : float, default 0.15, 0.4 for mexma
-        Share of the tokens to mask. Not for mirror.
+        Share of the tokens to mask. Not for mirror and descriptors.
     masking : {"random", "span", "group"}, default "random"
         Which tokens to mask: any; runs of neighbours; or functional groups and rings, whole where they fit into the
-        share. Not for mirror.
+        share. Not for mirror and descriptors.
+    random_smiles : bool, default False
+        Read a molecule in another random SMILES each time it is trained on, which may be a little longer than the
+        canonical one; held-out molecules stay canonical. Not for mirror and mexma, which have random SMILES of their
+        own.
     twins : {"same", "random"}, default "same"
         What a molecule is compared with: its own SMILES, or a random SMILES of it. Only for mirror.
     pooling : {"mean", "cls"}, default "mean"
-        Vector that is trained, see `smilex.embed`. Only for mirror; mexma trains that of [CLS].
+        Vector that is trained, see `smilex.embed`. Only for mirror and descriptors; mexma trains that of [CLS].
     precision : {"fp32", "bf16"}, optional
         Arithmetic of training: by default bfloat16 on a GPU that computes in it, and single precision elsewhere. On a
         CPU with instructions for bfloat16, "bf16" trains two to three times as fast. Weights, attention, transitions
@@ -158,6 +166,7 @@ def pretrain(
         "learning_rate": learning_rate,
         "mask_ratio": mask_ratio,
         "masking": masking,
+        "random_smiles": random_smiles or None,
         "twins": twins,
         "pooling": pooling,
     }
@@ -182,6 +191,7 @@ def pretrain(
     with Run.open(output_dir, settings, resume=resume) as run:
         report = run.report
         if report is None:
+            data.add_targets(progress=progress)
             set_seed(seed)
             network = _network(method, encoder)
             trainer = PretrainingTrainer(network, data, run, budget, checkpoint_steps, progress=progress)
@@ -213,9 +223,9 @@ class PretrainingData(Dataset):
     corpus : Corpus
         Clean, tokenised molecules.
     objective : Objective
-        Makes a batch of molecules.
+        Makes a batch of molecules. Where it predicts values of theirs, call `add_targets` first.
     seed : int
-        Seed of the held-out molecules, the order and the masks.
+        Seed of the held-out molecules, the order, the masks and the random SMILES.
     """
 
     def __init__(self, corpus: Corpus, objective: Objective, seed: int) -> None:
@@ -229,21 +239,34 @@ class PretrainingData(Dataset):
         self.held_out_rows, self.rows = order[:held_out], order[held_out:]
         self.batches = objective.batches(lengths[self.rows], seed)
         self._held_out_batches = objective.batches(lengths[self.held_out_rows], seed)
-        self._molecules = corpus.dataset.select_columns(list(Molecule._fields)).with_format("numpy")
+        self._corpus = corpus
+        self._molecules = corpus.dataset.select_columns(["smiles", "input_ids"]).with_format("numpy")
+        self._random_smiles = RandomSmiles(objective.config.max_position_embeddings)
         self._seed = seed
 
+    def add_targets(self, *, progress: bool) -> None:
+        """Join what the objective predicts to the molecules; for a new corpus it may take long to compute."""
+        targets = self.objective.targets(self._corpus, progress=progress)
+        if targets is not None:
+            self._molecules = datasets.concatenate_datasets([self._molecules, targets], axis=1).with_format("numpy")
+
     def __getitem__(self, step: int) -> Batch:
-        return self._collate(self.rows[self.batches[step]], (self._seed, step))
+        molecules = self._read(self.rows[self.batches[step]])
+        rng = np.random.default_rng((self._seed, step))
+        if self.objective.settings.get("random_smiles"):
+            molecules = [self._random_smiles.twin(molecule, rng) for molecule in molecules]
+        return self.objective.collate(molecules, rng)
 
     def held_out(self) -> Iterator[Batch]:
         """Batches of the held-out molecules, with the same masks each time."""
         for index in range(self._held_out_batches.per_epoch):
-            yield self._collate(self.held_out_rows[self._held_out_batches[index]], (self._seed, index, 1))
+            molecules = self._read(self.held_out_rows[self._held_out_batches[index]])
+            yield self.objective.collate(molecules, np.random.default_rng((self._seed, index, 1)))
 
-    def _collate(self, rows: NDArray[np.int64], entropy: tuple[int, ...]) -> Batch:
+    def _read(self, rows: NDArray[np.int64]) -> list[Molecule]:
         columns = self._molecules[rows]
-        molecules = list(map(Molecule, columns["smiles"].tolist(), columns["input_ids"]))
-        return self.objective.collate(molecules, np.random.default_rng(entropy))
+        columns["smiles"] = columns["smiles"].tolist()  # str, where numpy has its own kind
+        return [Molecule(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
 
 
 class _Steps(Dataset):

@@ -347,6 +347,12 @@ def test_pretrain_passes_on_what_an_objective_takes(molecules, tmp_path, monkeyp
     assert "mask_ratio" not in settings
     assert "ExLMModel" in run("info", "second").stdout
     assert "--mask-ratio means nothing to mirror" in error_of("pretrain", *mirror, "--mask-ratio", 0.3)
+    assert "--random-smiles means nothing to mirror" in error_of("pretrain", *mirror, "--random-smiles")
+    shown = run("pretrain", "corpus.smi", "third", "--encoder", "first", "--max-steps", 1, "--objective", "descriptors",
+                "--pooling", "cls", "--random-smiles").stdout  # fmt: skip
+    settings = json.loads(Path("third/settings.json").read_text())
+    assert (settings["pooling"], settings["random_smiles"], settings["learning_rate"]) == ("cls", True, 5e-4)
+    assert "R²" in shown
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from transformers import AutoModel, TrainerCallback
 
 import smilex
+from smilex.data import descriptor_targets
 from smilex.data.corpus import load_corpus
 from smilex.errors import SmilexError
 from smilex.modeling import ExLMConfig, ExLMForMaskedLM, ExLMModel
@@ -106,6 +107,13 @@ def test_filling_objectives_learn(objective, tmp_path):
     assert result.metrics["entropy"] < 0.8 * np.log(CONFIG.vocab_size)
 
 
+def test_descriptors_learn(tmp_path):
+    result = run(tmp_path / "run", objective="descriptors", max_steps=150, learning_rate=3e-3)
+    first = next(row for row in log(tmp_path / "run") if "heldout_loss" in row)
+    assert result.metrics["loss"] < first["heldout_loss"] - 0.2
+    assert result.metrics["r2"] > first["heldout_r2"] + 0.1 > -1
+
+
 def test_mirror_learns(tmp_path):
     result = run(tmp_path / "run", objective="mirror", twins="random", max_steps=60, learning_rate=1e-3)
     first = next(row for row in log(tmp_path / "run") if "heldout_loss" in row)
@@ -133,7 +141,7 @@ def encoder_weights(directory):
     }
 
 
-@pytest.mark.parametrize("objective", ["mae_lm", "mirror", "mexma"])
+@pytest.mark.parametrize("objective", ["mae_lm", "descriptors", "mirror", "mexma"])
 def test_only_the_encoder_is_saved_where_the_rest_is_thrown_away(objective, tmp_path):
     run(tmp_path / "run", objective=objective, max_steps=2)
     names = set(weights(tmp_path / "run"))
@@ -224,6 +232,8 @@ def test_an_interrupted_run_resumes_to_the_same_result(uninterrupted, tmp_path, 
     [
         ("mlm", {"masking": "span"}),
         ("mae_lm", {"masking": "group"}),
+        ("exlm", {"masking": "group", "random_smiles": True}),
+        ("descriptors", {"pooling": "cls", "random_smiles": True}),
         ("mirror", {"twins": "random"}),
         ("mexma", {"masking": "group"}),
     ],
@@ -245,6 +255,30 @@ def test_each_objective_resumes_to_the_same_result(objective, settings, tmp_path
     assert same(weights(result.output_dir), weights(whole.output_dir))
     assert result.metrics == whole.metrics
     assert log(result.output_dir) == log(whole.output_dir)
+
+
+def test_targets_are_computed_once(tmp_path, monkeypatch):
+    run(tmp_path / "first", MOLECULES[:40], objective="descriptors", max_steps=1)
+    monkeypatch.setattr(descriptor_targets, "compute_descriptors", None)
+    result = run(tmp_path / "second", MOLECULES[:40], objective="descriptors", pooling="cls", seed=1, max_steps=1)
+    assert result.report["steps"] == 1
+
+
+def test_a_directory_that_holds_a_run_is_refused_before_targets_are_computed(tmp_path, monkeypatch):
+    run(tmp_path / "run", max_steps=1)
+    monkeypatch.setattr(PretrainingData, "add_targets", None)
+    with pytest.raises(SmilexError, match="already holds a run"):
+        run(tmp_path / "run", objective="descriptors", max_steps=1)
+
+
+def test_a_seed_gives_the_same_weights_for_descriptors(tmp_path):
+    first, again, other = (
+        run(tmp_path / name, objective="descriptors", random_smiles=True, max_steps=4, seed=seed)
+        for name, seed in (("first", 0), ("again", 0), ("other", 1))
+    )
+    assert same(weights(first.output_dir), weights(again.output_dir))
+    assert first.metrics == again.metrics
+    assert not same(weights(first.output_dir), weights(other.output_dir))
 
 
 def test_a_run_of_other_masks_is_not_taken_up(tmp_path):
@@ -336,7 +370,16 @@ def test_starting_from_an_encoder_keeps_its_weights(uninterrupted, tmp_path, obj
         torch.testing.assert_close(after[name], before[name], rtol=0, atol=1e-9, msg=name)
 
 
-@pytest.mark.parametrize(("first", "second"), [("mae_lm", "exlm"), ("mlm", "mexma"), ("mirror", "mae_lm")])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("mae_lm", "exlm"),
+        ("mlm", "mexma"),
+        ("mirror", "mae_lm"),
+        ("exlm", "descriptors"),
+        ("descriptors", "exlm"),
+    ],
+)
 def test_any_objective_can_follow_any_other(first, second, tmp_path):
     run(tmp_path / "first", objective=first, max_steps=1)
     run(tmp_path / "second", objective=second, model=None, encoder=tmp_path / "first", max_steps=1, learning_rate=1e-12)
@@ -351,7 +394,7 @@ def test_the_states_of_the_encoder_are_those_of_the_objective(uninterrupted, tmp
         directory = tmp_path / objective
         run(directory, objective=objective, model=None, encoder=uninterrupted.output_dir, max_steps=1)
         found[objective] = ExLMConfig.from_pretrained(directory).num_states
-    assert found == {"exlm": 4, "mlm": 1, "mae_lm": 1, "mirror": 4, "mexma": 1}
+    assert found == {"exlm": 4, "mlm": 1, "mae_lm": 1, "descriptors": 4, "mirror": 4, "mexma": 1}
 
 
 @pytest.mark.parametrize(
@@ -365,6 +408,10 @@ def test_the_states_of_the_encoder_are_those_of_the_objective(uninterrupted, tmp
         ({"objective": "mirror", "tokens_per_batch": 100}, "tokens_per_batch means nothing to mirror"),
         ({"objective": "mexma", "twins": "same"}, "twins means nothing to mexma"),
         ({"twins": "random"}, "twins means nothing to exlm"),
+        ({"objective": "mirror", "random_smiles": True}, "random_smiles means nothing to mirror"),
+        ({"objective": "mexma", "random_smiles": True}, "random_smiles means nothing to mexma"),
+        ({"objective": "descriptors", "mask_ratio": 0.3}, "mask_ratio means nothing to descriptors"),
+        ({"objective": "descriptors", "pooling": "max"}, "pooling is mean or cls, not 'max'"),
         ({"objective": "bert"}, "unknown objective 'bert'; there are exlm, mlm"),
         ({"model": "huge"}, "unknown model size 'huge'"),
         ({"model": "tiny", "encoder": "somewhere"}, "either model or encoder"),

@@ -9,7 +9,7 @@ from smilex.tokenization import SmilesTokenizer
 
 
 class Molecule(NamedTuple):
-    """A SMILES and its tokens.
+    """A SMILES, its tokens and, for objectives that predict such, values.
 
     Attributes
     ----------
@@ -17,6 +17,8 @@ class Molecule(NamedTuple):
         The SMILES; in a corpus it is canonical, so that equal strings are one molecule.
     input_ids : int array, shape (L,)
         Its token ids, with [CLS] and [SEP].
+    targets : float array, shape (number of targets,), optional
+        What is to be predicted for it; NaN where unknown.
 
     Examples
     --------
@@ -26,6 +28,7 @@ class Molecule(NamedTuple):
 
     smiles: str
     input_ids: NDArray[np.integer]
+    targets: NDArray[np.floating] | None = None
 
     @classmethod
     def read(cls, smiles: str) -> "Molecule":

@@ -54,7 +54,8 @@ class RandomSmiles:
     def twin(self, molecule: Molecule, rng: np.random.Generator) -> Molecule:
         """Write a molecule as `draw` does, by the chance of `rng`."""
         ids = self.draw(molecule.input_ids.tolist(), (int(rng.integers(2**32)),))
-        return Molecule(str(self._tokenizer.decode(ids, skip_special_tokens=True)), np.array(ids, dtype=np.int64))
+        smiles = str(self._tokenizer.decode(ids, skip_special_tokens=True))
+        return molecule._replace(smiles=smiles, input_ids=np.array(ids, dtype=np.int64))
 
     def several(self, ids: Sequence[int], count: int) -> list[list[int]]:
         """Write a molecule in different ways, always the same ones: first as it is, then in random ways.

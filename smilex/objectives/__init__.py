@@ -2,6 +2,7 @@
 
 from smilex.errors import SmilexError
 from smilex.objectives.base import Objective
+from smilex.objectives.descriptors import DescriptorsObjective
 from smilex.objectives.exlm import ExLMObjective
 from smilex.objectives.mae_lm import MAELMObjective
 from smilex.objectives.mexma import MEXMAObjective
@@ -10,12 +11,20 @@ from smilex.objectives.mlm import MLMObjective
 
 OBJECTIVES: dict[str, type[Objective]] = {
     objective.name: objective
-    for objective in (ExLMObjective, MLMObjective, MAELMObjective, MirrorObjective, MEXMAObjective)
+    for objective in (
+        ExLMObjective,
+        MLMObjective,
+        MAELMObjective,
+        DescriptorsObjective,
+        MirrorObjective,
+        MEXMAObjective,
+    )
 }
 """Objectives by the name that `smilex.pretrain` takes."""
 
 __all__ = [
     "OBJECTIVES",
+    "DescriptorsObjective",
     "ExLMObjective",
     "MAELMObjective",
     "MEXMAObjective",

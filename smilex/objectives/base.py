@@ -5,12 +5,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
+import datasets
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from smilex.data.batching import LengthBatches
+from smilex.data.corpus import Corpus
 from smilex.data.molecules import Molecule
 from smilex.errors import SmilexError
 from smilex.modeling import ExLMConfig
@@ -71,6 +73,17 @@ class Objective(ABC):
     def batches(self, lengths: NDArray[np.int64], seed: int) -> LengthBatches:
         """Share out molecules of these lengths among batches: as many as `tokens_per_batch` has room for."""
         return LengthBatches(self.encoded_lengths(lengths), self.settings["tokens_per_batch"], seed)
+
+    def targets(self, corpus: Corpus, *, progress: bool) -> datasets.Dataset | None:
+        """Compute what is to be predicted for each molecule of a corpus, which `collate` finds at the molecules.
+
+        Returns
+        -------
+        datasets.Dataset or None
+            A column `targets`, float of a fixed length, with as many rows as the corpus; None where the batches hold
+            all that there is to predict.
+        """
+        return None
 
     @abstractmethod
     def collate(self, molecules: list[Molecule], rng: np.random.Generator) -> Batch:

@@ -43,6 +43,7 @@ class FillingObjective(MaskingObjective):
     defaults: ClassVar[Mapping[str, Any]] = {
         "mask_ratio": 0.15,
         "masking": "random",
+        "random_smiles": False,
         "tokens_per_batch": 4096,
         "learning_rate": 5e-4,
     }
