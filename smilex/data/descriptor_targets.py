@@ -30,10 +30,11 @@ CHUNK = 100
 SMALL = 4 * CHUNK
 """Corpora up to this many molecules are worked on in this process: starting others would take longer."""
 
-REFERENCE = 50_000
-"""Molecules among which values are ranked, at most: as many as memory is to hold at a time."""
+REFERENCE = 20_000
+"""Molecules among which values are ranked, at most; more would make no difference that float16 can hold."""
 
-COLUMN = "targets"
+BLOCK = 5_000
+"""Molecules that are normalised at a time."""
 
 
 def load_descriptor_targets(
@@ -42,7 +43,7 @@ def load_descriptor_targets(
     """Compute the normalised descriptors of a corpus, or take them from its cache.
 
     A value becomes the quantile of the normal distribution at its rank among the molecules of the corpus, those of
-    equal value sharing their mean rank; from 50 000 molecules on, among that many drawn at random, with straight lines
+    equal value sharing their mean rank; from 20 000 molecules on, among that many drawn at random, with straight lines
     in between. So neither outliers nor skew remain, and a group that few molecules have counts little in a squared
     error. Memory does not grow with the corpus.
 
@@ -92,28 +93,32 @@ def load_descriptor_targets(
 
 
 def _build(folder: Path, corpus: Corpus, num_workers: int, *, progress: bool) -> None:
-    """Compute all values first, then normalise them, chunk by chunk."""
+    """Compute all values first, then normalise them, block by block."""
     size = len(corpus.dataset)
     in_sample = np.zeros(size, dtype=bool)
     in_sample[np.random.default_rng(0).permutation(size)[:REFERENCE]] = True
     sample, done = [], 0
-    raw = folder / "raw.arrow"
-    with _writer(raw, pa.float32()) as writer, molecule_bar("computing descriptors", size, show=progress) as bar:
+    raw = folder / "raw.float32"
+    with raw.open("wb") as file, molecule_bar("computing descriptors", size, show=progress) as bar:
         for values in _compute(corpus, num_workers):
-            writer.write_batch(_batch(values))
+            file.write(values.tobytes())
             sample.append(values[in_sample[done : done + len(values)]])
             done += len(values)
             bar.update(bar.task_ids[0], completed=done)
     scales = [normal_scores(column) for column in np.concatenate(sample).T]
-    with pa.ipc.open_stream(pa.OSFile(str(raw))) as reader, _writer(folder / "targets.arrow", pa.float16()) as writer:
-        for batch in reader:
-            values = batch.column(0).flatten().to_numpy().reshape(len(batch), -1)
-            normal = [np.interp(column, *scale) for column, scale in zip(values.T, scales, strict=True)]
-            writer.write_batch(_batch(np.stack(normal, axis=1).astype(np.float16)))
+    schema = pa.schema([("targets", pa.list_(pa.float16(), len(scales)))])
+    with raw.open("rb") as file, pa.ipc.new_stream(str(folder / "targets.arrow"), schema) as writer:
+        while (flat := np.fromfile(file, np.float32, BLOCK * len(scales))).size:
+            values = flat.reshape(-1, len(scales))
+            normal = np.empty(values.shape, np.float16)
+            for place, scale in enumerate(scales):
+                normal[:, place] = np.interp(values[:, place], *scale)
+            lists = pa.FixedSizeListArray.from_arrays(pa.array(normal.ravel()), len(scales))
+            writer.write_batch(pa.record_batch([lists], schema=schema))
     raw.unlink()
 
 
-def normal_scores(values: NDArray[np.floating]) -> tuple[NDArray[np.floating], NDArray[np.float64]]:
+def normal_scores(values: NDArray[np.floating]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Give the quantile of the normal distribution at the rank of each value, equal values sharing their mean rank.
 
     Parameters
@@ -123,7 +128,7 @@ def normal_scores(values: NDArray[np.floating]) -> tuple[NDArray[np.floating], N
 
     Returns
     -------
-    points : float array, shape (m,)
+    points : float64 array, shape (m,)
         The different values, in order; a single NaN where there are less than two.
     scores : float64 array, shape (m,)
         What each becomes, Φ⁻¹((rank − 1/2) / n); NaN where there are less than two.
@@ -142,7 +147,7 @@ def normal_scores(values: NDArray[np.floating]) -> tuple[NDArray[np.floating], N
     points, counts = np.unique(values[~np.isnan(values)], return_counts=True)
     if len(points) < 2:
         return np.array([np.nan]), np.array([np.nan])
-    return points, ndtri((counts.cumsum() - counts / 2) / counts.sum())
+    return points.astype(np.float64), ndtri((counts.cumsum() - counts / 2) / counts.sum())
 
 
 def _compute(corpus: Corpus, num_workers: int) -> Iterator[NDArray[np.float32]]:
@@ -154,12 +159,3 @@ def _compute(corpus: Corpus, num_workers: int) -> Iterator[NDArray[np.float32]]:
         yield from starmap(compute_descriptors, calls)
     else:
         yield from in_order(compute_descriptors, calls, num_workers)
-
-
-def _writer(path: Path, value_type: pa.DataType) -> pa.ipc.RecordBatchStreamWriter:
-    return pa.ipc.new_stream(str(path), pa.schema([(COLUMN, pa.list_(value_type, len(DESCRIPTOR_NAMES)))]))
-
-
-def _batch(values: NDArray[np.floating]) -> pa.RecordBatch:
-    lists = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
-    return pa.record_batch({COLUMN: lists})

@@ -201,7 +201,7 @@ def test_kill_in_the_middle_leaves_nothing_that_is_taken_for_whole(start, tmp_pa
     corpus = load_corpus(smiles, cache_dir=tmp_path / "cache", progress=False)
     process = start(smiles)
     deadline = time.monotonic() + 60
-    while not any(path.stat().st_size > 10_000 for path in corpus.path.glob("*.partial/raw.arrow")):
+    while not any(path.stat().st_size > 10_000 for path in corpus.path.glob("*.partial/raw.float32")):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.005)
