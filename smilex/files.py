@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from smilex.data.readers import Row, Unreadable, read_lines
+from smilex.data.readers import Row, is_header, read_lines
 from smilex.data.sources import open_source
 from smilex.errors import SmilexError
 from smilex.writing import whole_file, write_text
@@ -56,20 +56,39 @@ def read_molecules(source: str, smiles_column: str | None = None) -> list[str]:
     ['CO', '', 'CCO']
     """
     rows = read_lines(sys.stdin.buffer, smiles_column) if source == STDIN else open_source(source, smiles_column).rows()
-    molecules = [_text(row) for row in rows if not _is_header(row)]
+    molecules = [row_text(row) for row in rows if not is_header(row)]
     if not molecules:
-        where = "stdin" if source == STDIN else source
-        raise SmilexError(f"{where} is empty: give at least one molecule")
+        raise empty_input("stdin" if source == STDIN else source)
     return molecules
 
 
-def _is_header(row: Row) -> bool:
-    return isinstance(row, Unreadable) and row.reason == "header line"
+def empty_input(name: str) -> SmilexError:
+    """Return the error for an input without a row."""
+    return SmilexError(f"{name} is empty: give at least one molecule")
 
 
-def _text(row: Row) -> str:
+def row_text(row: Row) -> str:
+    r"""Return what stands in a row; bytes that are not UTF-8 become backslash escapes, which no SMILES has.
+
+    Examples
+    --------
+    >>> row_text("C\udcff")
+    'C\\xff'
+    """
     text = row if isinstance(row, str) else row.text
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def names_directory(output: str) -> bool:
+    """Whether this output is to be a directory: it ends like one, has no suffix, or is one without that of a file.
+
+    Examples
+    --------
+    >>> names_directory("out.v2/"), names_directory("out"), names_directory("out.npy"), names_directory("out.txt")
+    (True, True, False, False)
+    """
+    suffix = Path(output).suffix.lower()
+    return output.endswith(("/", os.sep)) or not suffix or (suffix not in VECTORS and Path(output).is_dir())
 
 
 def check_output(path: Path, kinds: Sequence[str], source: str = STDIN) -> None:

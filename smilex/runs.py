@@ -98,19 +98,8 @@ class Run:
             If the directory cannot be written, holds a run already and `resume` is off, holds a run of other settings,
             or another process is at work in it.
         """
-        path = Path(directory)
         settings = json.loads(json.dumps(settings))
-        with ExitStack() as stack, writing_to(path):
-            path.mkdir(parents=True, exist_ok=True)
-            _refuse_second_writer(path, stack)
-            known = path / "settings.json"
-            if known.is_file() and not resume:
-                raise SmilexError(f"{path} already holds a run: go on with resume=True, or name another directory")
-            if known.is_file():
-                _check_same(path, _read_json(known), settings)
-            elif any(entry.name != LOCK for entry in path.iterdir()):
-                raise SmilexError(f"{path} is not empty and holds no run: name another directory")
-            write_json(known, settings)
+        with own_directory(directory, settings, resume=resume) as path:
             yield cls(path, settings)
 
     def callbacks(self, elapsed: Callable[[], float]) -> list[TrainerCallback]:
@@ -125,6 +114,45 @@ class Run:
         """Write report.json, which marks the run as finished."""
         write_json(self.directory / "report.json", report)
         self.report = report
+
+
+@contextmanager
+def own_directory(
+    directory: str | Path, settings: dict[str, Any], *, resume: bool, settings_name: str = "settings.json"
+) -> Iterator[Path]:
+    """Make a directory for one run, or take up the one of a run with the same settings, which a file in it says.
+
+    Parameters
+    ----------
+    directory : str or Path
+        The directory; it belongs to this process for as long as the context is open.
+    settings : dict
+        What the result depends on, a JSON object.
+    resume : bool
+        Whether it may hold the run already.
+    settings_name : str
+        Name of the file with the settings.
+
+    Raises
+    ------
+    SmilexError
+        If the directory cannot be written, holds a run already and `resume` is off, holds something else, such as a run
+        of other settings, or another process is at work in it.
+    """
+    path = Path(directory)
+    with ExitStack() as stack, writing_to(path):
+        path.mkdir(parents=True, exist_ok=True)
+        _refuse_second_writer(path, stack)
+        known = path / settings_name
+        if known.is_file() and not resume:
+            raise SmilexError(f"{path} already holds a run: go on with resume=True, or name another directory")
+        if known.is_file():
+            _check_same(path, _read_json(known), settings)
+        elif any(entry.name != LOCK for entry in path.iterdir()):
+            raise SmilexError(f"{path} is not empty and holds no run: name another directory")
+        else:
+            write_json(known, settings)
+        yield path
 
 
 def _refuse_second_writer(directory: Path, stack: ExitStack) -> None:

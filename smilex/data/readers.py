@@ -9,6 +9,7 @@ import io
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
@@ -30,6 +31,9 @@ class Unreadable(NamedTuple):
 
 Row = str | Unreadable
 
+HEADER = "header line"
+"""The reason why a line that names the columns is no row of a molecule."""
+
 
 def as_row(value: Any) -> Row:
     """Return a string as it is, and anything else (None, a number, a molecule) as `Unreadable`.
@@ -40,6 +44,11 @@ def as_row(value: Any) -> Row:
     Unreadable(text='', reason='not a string', detail='NoneType')
     """
     return value if isinstance(value, str) else Unreadable("", "not a string", type(value).__name__)
+
+
+def is_header(row: Row) -> bool:
+    """Whether this is a line of a .smi or .txt file that names its columns, which stands for no molecule."""
+    return isinstance(row, Unreadable) and row.reason == HEADER
 
 
 def refuse_table(source: object) -> None:
@@ -71,7 +80,7 @@ def read_lines(file: BinaryIO, smiles_column: str | None = None) -> Iterator[Row
     for line in open_text(file):
         first, *_ = line.split(maxsplit=1) or [""]
         if may_be_header and first.lower() in COLUMN_NAMES:
-            yield Unreadable(line.strip(), "header line", "names the columns")
+            yield Unreadable(line.strip(), HEADER, "names the columns")
         else:
             yield first
         may_be_header = may_be_header and not first
@@ -98,8 +107,35 @@ def read_table(file: BinaryIO, smiles_column: str | None = None, delimiter: str 
         raise SmilexError(f"line {lines.line_num}: {error}; look for a quotation mark that is never closed") from error
 
 
-def read_parquet(file: BinaryIO, smiles_column: str | None = None) -> Iterator[Row]:
-    """Yield the SMILES column of a .parquet file, batch by batch."""
+def read_parquet(file: BinaryIO, smiles_column: str | None = None, start: int = 0) -> Iterator[Row]:
+    """Yield the SMILES column of a .parquet file, batch by batch, from row `start` on.
+
+    Row groups that end before that row are not read.
+    """
+    with _parquet(file) as table:
+        column = pick_column(table.schema_arrow.names, smiles_column)
+        groups = range(table.num_row_groups)
+        for group in groups:
+            rows = table.metadata.row_group(group).num_rows
+            if start < rows:
+                groups = groups[group:]
+                break
+            start -= rows
+        else:
+            return
+        for batch in table.iter_batches(columns=[column], row_groups=list(groups)):
+            yield from arrow_strings(batch.column(0).slice(start))
+            start = max(start - len(batch), 0)
+
+
+def count_parquet(file: BinaryIO) -> int:
+    """Count the rows of a .parquet file, which its footer says."""
+    with _parquet(file) as table:
+        return table.metadata.num_rows
+
+
+@contextmanager
+def _parquet(file: BinaryIO) -> Iterator[pq.ParquetFile]:
     with tempfile.TemporaryFile() as plain:
         if not isinstance(
             file, io.BufferedReader
@@ -107,10 +143,7 @@ def read_parquet(file: BinaryIO, smiles_column: str | None = None) -> Iterator[R
             shutil.copyfileobj(file, plain)
             file = plain
         try:
-            table = pq.ParquetFile(file)
-            column = pick_column(table.schema_arrow.names, smiles_column)
-            for batch in table.iter_batches(columns=[column]):
-                yield from arrow_strings(batch.column(0))
+            yield pq.ParquetFile(file)
         except pa.ArrowInvalid as error:
             raise SmilexError(f"no readable Parquet file: {str(error).splitlines()[0]}") from error
 

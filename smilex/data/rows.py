@@ -33,6 +33,10 @@ class InvalidRow(NamedTuple):
     smiles: str
     reason: str
 
+    def as_error(self) -> SmilexError:
+        """Return the error that this row is where invalid molecules are not to be reported only."""
+        return SmilexError(f"row {self.index}: {shorten(self.smiles)} cannot be used: {self.reason}")
+
 
 @dataclass(frozen=True)
 class EncodedRows:
@@ -90,8 +94,7 @@ def encode_rows(
     if isinstance(smiles, str | Chem.Mol) or not isinstance(smiles, Iterable):
         raise SmilexError(f"{smiles!r} in place of many molecules: pass a list, for example ['CCO']")
     refuse_table(smiles)
-    if errors not in ("report", "raise"):
-        raise SmilexError(f"errors is 'report' or 'raise', not {errors!r}")
+    check_errors(errors)
     encoded: list[list[int] | None] = []
     invalid: list[InvalidRow] = []
     for index, item in enumerate(smiles):
@@ -101,14 +104,35 @@ def encode_rows(
         except RemovalError as error:
             row = InvalidRow(index, str(text), str(error))
             if errors == "raise":
-                raise SmilexError(f"row {index}: {shorten(row.smiles)} cannot be used: {row.reason}") from error
+                raise row.as_error() from error
             encoded.append(None)
             invalid.append(row)
     return EncodedRows(encoded, invalid)
 
 
-def describe_invalid(invalid: Sequence[InvalidRow], total: int) -> str:
+def check_errors(errors: object) -> None:
+    """Refuse whatever is no way to treat invalid molecules.
+
+    Raises
+    ------
+    SmilexError
+        If `errors` is neither "report" nor "raise".
+    """
+    if errors not in ("report", "raise"):
+        raise SmilexError(f"errors is 'report' or 'raise', not {errors!r}")
+
+
+def describe_invalid(invalid: Sequence[InvalidRow], total: int, count: int | None = None) -> str:
     """Return a short report of invalid rows: the first five, and how many more there are.
+
+    Parameters
+    ----------
+    invalid : sequence of InvalidRow
+        The invalid rows, or the first of `count` of them.
+    total : int
+        Rows of the input, valid or not.
+    count : int, optional
+        How many are invalid, where `invalid` does not hold them all.
 
     Examples
     --------
@@ -116,16 +140,17 @@ def describe_invalid(invalid: Sequence[InvalidRow], total: int) -> str:
     1 of 2 rows holds no molecule that can be used:
       row 1: 'C1CC' (invalid SMILES: unclosed ring)
     """
-    verb = "holds" if len(invalid) == 1 else "hold"
-    lines = [f"{len(invalid)} of {total} rows {verb} no molecule that can be used:"]
+    count = len(invalid) if count is None else count
+    verb = "holds" if count == 1 else "hold"
+    lines = [f"{count} of {total} rows {verb} no molecule that can be used:"]
     lines += [f"  row {row.index}: {shorten(row.smiles)} ({row.reason})" for row in invalid[:SHOWN]]
-    if len(invalid) > SHOWN:
-        lines.append(f"  and {len(invalid) - SHOWN} more")
+    if count > SHOWN:
+        lines.append(f"  and {count - SHOWN} more")
     return "\n".join(lines)
 
 
-def warn_invalid(invalid: Sequence[InvalidRow], total: int) -> None:
-    """Warn of invalid rows, if there are any, at the line of the user that led here.
+def warn_invalid(invalid: Sequence[InvalidRow], total: int, count: int | None = None) -> None:
+    """Warn of invalid rows, if there are any, at the line of the user that led here; arguments as `describe_invalid`.
 
     That is the innermost one outside smilex and the libraries that call smilex in turn: scikit-learn and DeepChem wrap
     its methods in more calls than a fixed `stacklevel` could count.
@@ -135,7 +160,7 @@ def warn_invalid(invalid: Sequence[InvalidRow], total: int) -> None:
     level, frame = 1, inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _CALLERS:
         level, frame = level + 1, frame.f_back
-    warnings.warn(describe_invalid(invalid, total), InvalidMoleculeWarning, stacklevel=level)
+    warnings.warn(describe_invalid(invalid, total, count), InvalidMoleculeWarning, stacklevel=level)
 
 
 def _encode(text: object, tokenizer: "SmilesTokenizer", max_length: int, *, canonical: bool) -> list[int]:

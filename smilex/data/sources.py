@@ -8,8 +8,9 @@ import stat
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,7 +19,17 @@ from rdkit import RDConfig
 
 from smilex.data.cleaning import shorten
 from smilex.data.columns import pick_column
-from smilex.data.readers import FORMATS, Row, Unreadable, arrow_strings, as_row, refuse_table
+from smilex.data.readers import (
+    FORMATS,
+    Row,
+    Unreadable,
+    arrow_strings,
+    as_row,
+    count_parquet,
+    is_header,
+    read_parquet,
+    refuse_table,
+)
 from smilex.errors import SmilexError
 
 
@@ -33,15 +44,36 @@ class Source:
     digest : str
         Hash of the content: equal content, equal digest.
     total : int or None
-        About how many rows there are, for the progress bar.
+        About how many rows there are, for the progress bar; where there is `rows_from`, it is exact.
     rows : callable
         Returns an iterator over the rows, from the first.
+    rows_from : callable, optional
+        Returns an iterator over the rows from a given one on, without reading those before it, as Parquet files can.
     """
 
     name: str
     digest: str
     total: int | None
     rows: Callable[[], Iterator[Row]]
+    rows_from: Callable[[int], Iterator[Row]] | None = None
+
+    def molecules(self, start: int = 0) -> Iterator[Row]:
+        """Rows that stand for molecules, valid or not, from number `start` on: all but a header line.
+
+        Examples
+        --------
+        >>> list(open_source(["CCO", "O", "C"]).molecules(1))
+        ['O', 'C']
+        """
+        if self.rows_from is not None:
+            return self.rows_from(start)
+        return islice((row for row in self.rows() if not is_header(row)), start, None)
+
+    def count(self) -> int:
+        """Count the molecules; a Parquet file says how many it has, others are read."""
+        if self.rows_from is not None and self.total is not None:
+            return self.total
+        return sum(1 for _ in self.molecules())
 
 
 def open_source(source: Any, smiles_column: str | None = None) -> Source:
@@ -110,14 +142,24 @@ def _file(path: Path, smiles_column: str | None) -> Source:
         digest.update(block)
         total += block.count(form.row_mark) if form.row_mark else 0
 
-    def rows() -> Iterator[Row]:
-        with _open(path) as file:
-            try:
-                yield from form.read(file, smiles_column)
-            except SmilexError as error:
-                raise SmilexError(f"{path}: {error}") from error
+    def rows(start: int = 0) -> Iterator[Row]:
+        with _reading(path) as file:
+            yield from read_parquet(file, smiles_column, start) if start else form.read(file, smiles_column)
 
-    return Source(str(path), digest.hexdigest(), total or None, rows)
+    if form.read is not read_parquet:
+        return Source(str(path), digest.hexdigest(), total or None, rows)
+    with _reading(path) as file:
+        return Source(str(path), digest.hexdigest(), count_parquet(file), rows, rows)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[BinaryIO]:
+    """Open a file, and say in errors which one it was."""
+    with _open(path) as file:
+        try:
+            yield file
+        except SmilexError as error:
+            raise SmilexError(f"{path}: {error}") from error
 
 
 def _kind(path: Path) -> str:
