@@ -3,4 +3,5 @@
 from importlib.util import find_spec
 
 # Doctests import their modules, and these raise an error without their extra.
-collect_ignore = [] if find_spec("deepchem") else ["smilex/integrations/deepchem"]
+homes = {"deepchem": "smilex/integrations/deepchem", "ray": "smilex/integrations/ray.py"}
+collect_ignore = [home for library, home in homes.items() if find_spec(library) is None]

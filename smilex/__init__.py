@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from smilex.embedding import embed
+    from smilex.embedding_files import embed_file
     from smilex.errors import InvalidSmilesError, SmilexError
     from smilex.filling import fill_mask
     from smilex.finetuning import finetune
@@ -30,6 +31,7 @@ _HOMES = {
     "SmilexError": "smilex.errors",
     "align_tokens": "smilex.tokenization",
     "embed": "smilex.embedding",
+    "embed_file": "smilex.embedding_files",
     "fill_mask": "smilex.filling",
     "finetune": "smilex.finetuning",
     "predict": "smilex.prediction",
@@ -42,6 +44,7 @@ __all__ = [
     "SmilexError",
     "align_tokens",
     "embed",
+    "embed_file",
     "fill_mask",
     "finetune",
     "predict",

@@ -5,7 +5,7 @@ Nothing heavy is imported before a command runs, so that ``smilex --help`` is qu
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,14 +13,17 @@ import smilex
 from smilex import DEFAULT_ENCODER
 from smilex.analysis.command import analyze
 from smilex.options import (
+    Address,
     AveragedSmiles,
     BalanceClasses,
     BatchSize,
+    Canonical,
     Corpus,
     DataDirectory,
     Dataset,
     Dropout,
     Encoder,
+    Engine,
     Epochs,
     Errors,
     FromScratch,
@@ -38,6 +41,7 @@ from smilex.options import (
     PretrainingRandomSmiles,
     PretrainingRate,
     RandomSmiles,
+    RowsPerShard,
     RunDirectory,
     Seeds,
     Size,
@@ -49,6 +53,7 @@ from smilex.options import (
     TokensPerBatch,
     TrainedPooling,
     Twins,
+    Vectors,
 )
 from smilex.recipe import Recipe
 from smilex.terminal import Command, progress, quiet_libraries, say, show
@@ -259,45 +264,49 @@ def predict(
 @app.command(cls=Command, no_args_is_help=True)
 def embed(
     molecules: Input,
-    output: Annotated[
-        Path,
-        typer.Argument(
-            metavar="OUTPUT",
-            help="File for the vectors: .npy (float32 array, a row for each molecule), .npz (arrays smiles and "
-            "vectors), .csv or .parquet (columns smiles, v0, v1, …).",
-            show_default=False,
-        ),
-    ],
+    output: Vectors,
     *,
     encoder: Encoder = DEFAULT_ENCODER,
     pooling: Pooling = "mean",
-    canonical: Annotated[
-        bool,
-        typer.Option(
-            "--canonical/--as-written",
-            help="Encode the canonical SMILES of each molecule, so that its vector does not depend on how it is "
-            "written, or the SMILES as it is written.",
-        ),
-    ] = True,
+    canonical: Canonical = True,
     smiles_column: SmilesColumn = None,
     errors: Errors = "report",
+    engine: Engine = "local",
+    address: Address = None,
+    rows_per_shard: RowsPerShard = 65_536,
 ) -> None:
     """Encode molecules as vectors, for clustering, similarity or other models.
 
-    The vectors of invalid molecules are NaN.
+    The vectors of invalid molecules are NaN. A directory as output takes
+    libraries of any size: see --engine and --rows-per-shard. The same command
+    goes on where it was interrupted.
 
     [bold]Examples[/bold]
       smilex embed library.smi library.npy --encoder runs/nci
       smilex embed assay.csv assay.parquet --smiles-column structure
+      smilex embed big.parquet vectors/ --engine ray
     """
-    from smilex.embedding import embed as run
-    from smilex.files import VECTORS, check_output, read_molecules, write_vectors
+    from smilex.files import VECTORS, check_output, names_directory, read_molecules, write_vectors
 
-    check_output(output, VECTORS, molecules)
+    path = Path(output)
+    if names_directory(output):
+        from smilex.embedding_files import embed_file
+
+        settings: dict[str, Any] = {"canonical": canonical, "smiles_column": smiles_column, "errors": errors}
+        settings |= {"engine": engine, "address": address, "rows_per_shard": rows_per_shard, "progress": progress()}
+        done = embed_file(molecules, path, encoder, pooling, **settings)
+        before = f", {done.resumed} of them before" if done.resumed else ""
+        say(f"{done.rows} vectors of width {done.width} written to {output} in {done.shards} shards{before}")
+        return
+    if engine != "local":
+        raise typer.BadParameter(f"--engine {engine} writes a directory, not a file: give one as output, such as out/")
+    from smilex.embedding import embed as run
+
+    check_output(path, VECTORS, molecules)
     smiles = read_molecules(molecules, smiles_column)
     vectors = run(smiles, encoder, pooling, canonical=canonical, errors=errors)
-    write_vectors(smiles, vectors, output)
-    say(f"{len(vectors)} vectors of width {vectors.shape[1]} written to {output}")
+    write_vectors(smiles, vectors, path)
+    say(f"{len(vectors)} vectors of width {vectors.shape[1]} written to {path}")
 
 
 @app.command(cls=Command, no_args_is_help=True)

@@ -63,8 +63,7 @@ def embed(
     >>> embed(["CCO", "c1ccccc1"], directory).shape
     (2, 128)
     """
-    if pooling not in ("mean", "cls"):
-        raise SmilexError(f"pooling is 'mean' or 'cls', not {pooling!r}")
+    check_pooling(pooling)
     model = to_default_device(load_model(ExLMModel, find_encoder(encoder)))
     rows = encode_rows(
         smiles,
@@ -75,6 +74,18 @@ def embed(
     )
     warn_invalid(rows.invalid, len(rows.input_ids))
     return embed_rows(model, rows.input_ids, pooling)
+
+
+def check_pooling(pooling: object) -> None:
+    """Refuse whatever is no way to pool.
+
+    Raises
+    ------
+    SmilexError
+        If `pooling` is neither "mean" nor "cls".
+    """
+    if pooling not in ("mean", "cls"):
+        raise SmilexError(f"pooling is 'mean' or 'cls', not {pooling!r}")
 
 
 def embed_rows(model: ExLMModel, rows: "Sequence[Sequence[int] | None]", pooling: str) -> NDArray[np.float32]:

@@ -40,6 +40,37 @@ Input = Annotated[
         show_default=False,
     ),
 ]
+Vectors = Annotated[
+    str,
+    typer.Argument(
+        metavar="OUTPUT",
+        help="File for the vectors: .npy (float32 array, a row for each molecule), .npz (arrays smiles and vectors), "
+        ".csv or .parquet (columns smiles, v0, v1, …). Or a directory, for inputs larger than memory: Parquet files "
+        "with the columns row, smiles, v0, v1, … and error.",
+        show_default=False,
+    ),
+]
+Canonical = Annotated[
+    bool,
+    typer.Option(
+        "--canonical/--as-written",
+        help="Encode the canonical SMILES of each molecule, so that its vector does not depend on how it is "
+        "written, or the SMILES as it is written.",
+    ),
+]
+Engine = Annotated[
+    Literal["local", "ray"],
+    typer.Option(help="Who fills a directory: this process, or the workers of Ray (pip install 'smilex\\[ray]')."),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT|auto",
+        help="Ray cluster to connect to; its machines must share the input, the encoder and the output.",
+        show_default="a new Ray on this machine",
+    ),
+]
+RowsPerShard = Annotated[int, typer.Option(help="Rows of a Parquet file of a directory; memory grows with them.")]
 LayerDecay = Annotated[
     float,
     typer.Option(help="Learning rate of each layer, from the head down, as a share of the one above it; 1 is off."),

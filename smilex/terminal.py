@@ -62,6 +62,7 @@ def quiet_libraries() -> None:
         "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
         "TQDM_DISABLE": "1",
         "TORCH_CPP_LOG_LEVEL": "ERROR",
+        "RAY_USAGE_STATS_ENABLED": "0",
         "PYTHONWARNINGS": "ignore",  # reaches worker processes
     }.items():
         os.environ.setdefault(name, value)

@@ -445,6 +445,23 @@ def test_empty_input(fine_tuned, tmp_path):
     assert "in.csv is empty" in error_of("predict", fine_tuned, tmp_path / "in.csv")
 
 
+def test_embed_fills_a_directory_and_goes_on_where_it_ended(encoder, tmp_path):
+    source, output = tmp_path / "in.smi", tmp_path / "vectors.v1"
+    source.write_text("CCO\nC1CC\nCCN\n")
+    command = ["embed", source, f"{output}/", "--encoder", encoder, "--rows-per-shard", 2]
+    result = run(*command)
+    assert "1 of 3 rows holds no molecule" in result.stderr
+    assert "3 vectors of width 32 written to" in result.stderr
+    assert pd.read_parquet(output)["smiles"].tolist() == ["CCO", "C1CC", "CCN"]
+    assert "in 2 shards, 2 of them before" in run(*command[:2], output, *command[3:]).stderr
+    assert "--rows-per-shard was 2 and is 3" in error_of(*command[:-1], 3)
+
+
+def test_ray_does_not_write_single_files(encoder, tmp_path):
+    result = run("embed", "in.smi", tmp_path / "out.npy", "--encoder", encoder, "--engine", "ray", code=2)
+    assert "writes a directory" in result.stderr
+
+
 def test_outputs_are_checked_before_any_work(tmp_path):
     # The input and the model are missing too: the output is looked at first.
     embed = ["embed", tmp_path / "none.smi"]
