@@ -16,6 +16,7 @@ import time
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import joblib  # type: ignore[import-untyped]
 import rdkit
@@ -30,7 +31,7 @@ RESULT = Path(__file__).parent / "results" / "corpus_memory.json"
 LOAD = """
 import json, sys
 from smilex.data.corpus import load_corpus
-report = load_corpus(sys.argv[1], cache_dir=sys.argv[2]).report
+report = load_corpus(sys.argv[1], cache_dir=sys.argv[2], num_workers=int(sys.argv[3])).report
 json.dump({"read": report.read, "kept": report.kept, "removed": report.removed}, sys.stdout)
 """
 
@@ -56,14 +57,14 @@ def main() -> None:
     Console().print(table)
 
 
-def measure(size: int) -> dict[str, object]:
-    """Clean a file of `size` molecules in a new process; return what it took."""
+def measure(size: int, corpus: str = "moses", workers: int | None = None) -> dict[str, Any]:
+    """Clean a file of the first `size` molecules of a corpus in a new process; return what it took."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "molecules.smi"
         with source.open("w", encoding="utf-8") as file:
-            file.writelines(f"{smiles}\n" for smiles in islice(open_source("moses").rows(), size))
+            file.writelines(f"{smiles}\n" for smiles in islice(open_source(corpus).rows(), size))
         started = time.perf_counter()
-        command = [sys.executable, "-c", LOAD, str(source), f"{folder}/cache"]
+        command = [sys.executable, "-c", LOAD, str(source), f"{folder}/cache", str(workers or joblib.cpu_count())]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             peak = 0
             while process.poll() is None:

@@ -168,13 +168,33 @@ def _fingerprints(problem: Problem) -> NDArray[np.uint8]:
 
 def message_passing(problem: Problem, seeds: Sequence[int], settings: Settings, directory: Path) -> list[Scores]:
     """Train chemprop's default model for each seed."""
-    with _quiet():
+    with quiet():
         return [_message_passing(problem, seed, settings, directory / f"seed-{seed}") for seed in seeds]
 
 
 def _message_passing(problem: Problem, seed: int, settings: Settings, directory: Path) -> Scores:
-    """Train one network as chemprop's documentation does, and predict with the weights of its best epoch."""
+    """Train one network, and predict with the weights of its best epoch."""
     import torch
+    from chemprop.data import build_dataloader
+    from chemprop.models import MPNN
+
+    trainer, sets = fit_chemprop(problem, seed, settings, directory)
+    network = MPNN.load_from_checkpoint(trainer.checkpoint_callback.best_model_path)
+    predictions = {}
+    for name in ("valid", "test"):
+        # Without it, chemprop drops a last batch of one molecule.
+        loader = build_dataloader(sets[name], settings["batch_size"], shuffle=False, drop_last=False)
+        predictions[name] = torch.cat(trainer.predict(network, loader)).numpy()
+    return problem.score(predictions)
+
+
+def fit_chemprop(
+    problem: Problem, seed: int, settings: Settings, directory: Path, callbacks: Sequence[Any] = ()
+) -> tuple[Any, dict[str, Any]]:
+    """Train one network as chemprop's documentation does; return lightning's trainer and the parts as chemprop's sets.
+
+    The weights of the best epoch are in `directory`.
+    """
     from chemprop.data import MoleculeDatapoint, MoleculeDataset, build_dataloader
     from chemprop.models import MPNN
     from chemprop.nn import (
@@ -200,25 +220,21 @@ def _message_passing(problem: Problem, seed: int, settings: Settings, directory:
     else:
         head = BinaryClassificationFFN(n_tasks=tasks)
     network = MPNN(BondMessagePassing(), MeanAggregation(), head)
-    best = pl.callbacks.ModelCheckpoint(directory, monitor="val_loss", mode="min", save_top_k=1)
     trainer = pl.Trainer(
         max_epochs=settings["epochs"],
-        callbacks=[best],
+        callbacks=[pl.callbacks.ModelCheckpoint(directory, monitor="val_loss", mode="min", save_top_k=1), *callbacks],
         logger=False,
         enable_progress_bar=False,
         enable_model_summary=False,
     )
     size = settings["batch_size"]
-    # Without it, chemprop drops a last batch of one molecule.
-    held_out = {name: build_dataloader(sets[name], size, shuffle=False, drop_last=False) for name in ("valid", "test")}
-    trainer.fit(network, build_dataloader(sets["train"], size, seed=seed), held_out["valid"])
-    network = MPNN.load_from_checkpoint(best.best_model_path)
-    predictions = {name: torch.cat(trainer.predict(network, loader)).numpy() for name, loader in held_out.items()}
-    return problem.score(predictions)
+    valid = build_dataloader(sets["valid"], size, shuffle=False, drop_last=False)
+    trainer.fit(network, build_dataloader(sets["train"], size, seed=seed), valid)
+    return trainer, sets
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keep what chemprop and lightning print, log and warn of from the terminal."""
     loggers = [logging.getLogger(name) for name in ("lightning", "lightning.pytorch", "lightning.fabric", "chemprop")]
     levels = [logger.level for logger in loggers]
