@@ -1,5 +1,7 @@
 """Corpus: how fast molecules are cleaned and tokenised on one core, and what loading large files costs in memory."""
 
+from pathlib import Path
+
 import torch
 from corpus_memory import measure as load
 from throughput_corpus import Mixture
@@ -20,7 +22,7 @@ def measure(mixture: Mixture, size: Size, source: str) -> Figures:
     for count in size.loaded:
         run = load(count, source, cores)
         seconds = run["read"] / run["seconds"]
-        rows[f"load {run['read']:,} of {source}"] = {
+        rows[f"load {run['read']:,} of {Path(source).name}"] = {
             **dict.fromkeys(("median", "min", "max"), seconds),
             "rounds": [seconds],
             "molecules_per_second_and_core": seconds / cores,
