@@ -8,6 +8,7 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from smilex.errors import SmilexError
+from smilex.processes import from_first
 
 WARM_UP = 0.06
 """Share of the run during which the learning rate rises, as in the paper."""
@@ -35,7 +36,7 @@ class Budget:
     minutes: float | None
 
     @classmethod
-    def choose(cls, max_steps: int | None, minutes: float | None, epochs: float | None, per_epoch: int) -> "Budget":
+    def choose(cls, max_steps: int | None, minutes: float | None, epochs: float | None, per_epoch: float) -> "Budget":
         """Make a budget of the one setting that is given; an epoch has `per_epoch` steps.
 
         Raises
@@ -97,6 +98,7 @@ class BudgetCallback(TrainerCallback):
         self._budget = budget
         self._checkpoint_steps = checkpoint_steps
         self._started = time.monotonic() - elapsed
+        self._elapsed_at_step = elapsed
         self._evaluations = 0
 
     def elapsed(self) -> float:
@@ -106,7 +108,7 @@ class BudgetCallback(TrainerCallback):
     def progress(self, step: int) -> float:
         """Share of the budget that is spent after `step` steps."""
         if self._budget.minutes is not None:
-            return self.elapsed() / (60 * self._budget.minutes)
+            return self._elapsed_at_step / (60 * self._budget.minutes)
         return step / self._budget.steps
 
     def on_train_begin(
@@ -114,6 +116,14 @@ class BudgetCallback(TrainerCallback):
     ) -> None:
         """Count the evaluations that a resumed run has behind it."""
         self._evaluations = int(EVALUATIONS * self.progress(state.global_step))
+
+    def on_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Read the clock once a step, for the learning rate and for what follows the step."""
+        if self._budget.minutes is not None:
+            # Processes whose clocks differ would differ in their learning rates, and in their weights at last.
+            self._elapsed_at_step = from_first(self.elapsed)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Decide what to do after a step."""

@@ -8,6 +8,10 @@ class SmilexError(ValueError):
     """Input, settings or files that smilex cannot use."""
 
 
+class OneProcessError(SmilexError):
+    """What one of several processes that train together ran into, and the others cannot tell."""
+
+
 class InvalidSmilesError(SmilexError):
     """A string that RDKit does not accept as a molecule.
 

@@ -22,6 +22,7 @@ from smilex.metrics import evaluate, summarize
 from smilex.modeling.loading import find_encoder, is_directory
 from smilex.precision import Precision
 from smilex.prediction import check_task_names, prediction_table
+from smilex.processes import refuse_many_processes
 from smilex.property_task import PropertyTask
 from smilex.property_training import check_precision, property_config, train_networks, varied
 from smilex.recipe import Recipe, count
@@ -173,6 +174,7 @@ def finetune(
         averaged_smiles=averaged_smiles,
         precision=precision,
     )
+    refuse_many_processes("fine-tuning")
     head_settings = settings_in_use(head, encoder, recipe)
     train = partial(train_networks, progress=progress) if head == "network" else partial(train_heads, head)
     seeds = count("seeds", seeds)

@@ -28,6 +28,7 @@ from smilex.modeling.loading import load_model, starting_config
 from smilex.objectives import Objective, get_objective
 from smilex.objectives.base import Batch
 from smilex.precision import Precision, choose_precision, trainer_precision
+from smilex.processes import from_first, process_count, process_index, together
 from smilex.report.plots import plot_loss
 from smilex.report.progress import ProgressBar
 from smilex.runs import Run, save_model, versions
@@ -85,6 +86,9 @@ def pretrain(
 ) -> PretrainResult:
     """Train an encoder on unlabelled molecules.
 
+    Started by torchrun or accelerate launch, several processes share the work: a step takes one batch for each of them
+    and averages the gradients, every batch with the same weight. The first process writes.
+
     Parameters
     ----------
     corpus : path, str, list of str, iterable of str or datasets.Dataset
@@ -105,9 +109,11 @@ def pretrain(
     smiles_column : str, optional
         The column of a table with the SMILES, where it is not called smiles or the like.
     max_steps, minutes, epochs : number, optional
-        How long to train; exactly one of them. With minutes, the result depends on the speed of the machine.
+        How long to train; exactly one of them. Steps are those of the optimiser: with n processes, an epoch has n
+        times fewer. With minutes, the result depends on the speed of the machine.
     tokens_per_batch : int, default 4096
-        Positions that the encoder sees in a batch, expanded states and padding included. Not for mirror.
+        Positions that the encoder sees in a batch, expanded states and padding included; each process has a batch of
+        its own. Not for mirror.
     molecules_per_batch : int, default 200
         Molecules in a batch. Only for mirror.
     learning_rate : float, default 5e-4, 2e-5 for mirror, 1e-4 for mexma
@@ -137,7 +143,7 @@ def pretrain(
         Steps between checkpoints.
     resume : bool, default False
         Go on with an interrupted run of the same settings from its last checkpoint; the result on the CPU is that of
-        an uninterrupted run. A finished run is returned as it is.
+        an uninterrupted run. A finished run is returned as it is. The number of processes is such a setting.
     progress : bool, default True
         Show progress bars on stderr.
 
@@ -149,6 +155,8 @@ def pretrain(
     ------
     SmilexError
         If the corpus, a setting or the output directory cannot be used, or a setting means nothing to the objective.
+    OneProcessError
+        A SmilexError: if one of several processes fails, or another one has ended.
 
     Examples
     --------
@@ -176,7 +184,8 @@ def pretrain(
         corpus, smiles_column=smiles_column, max_length=method.config.max_position_embeddings, progress=progress
     )
     data = PretrainingData(clean, method, seed)
-    budget = Budget.choose(max_steps, minutes, epochs, data.batches.per_epoch)
+    processes = process_count()
+    budget = Budget.choose(max_steps, minutes, epochs, data.batches.per_epoch / processes)
     settings = {
         "objective": objective,
         "model": method.config.own_fields(),
@@ -187,17 +196,19 @@ def pretrain(
         **method.settings,
         "precision": choose_precision(precision),
         "seed": seed,
+        "processes": processes,
     }
-    with Run.open(output_dir, settings, resume=resume) as run:
+    with Run.open(output_dir, settings, resume=resume) as run, together():
         report = run.report
         if report is None:
             data.add_targets(progress=progress)
             set_seed(seed)
             network = _network(method, encoder)
             trainer = PretrainingTrainer(network, data, run, budget, checkpoint_steps, progress=progress)
-            report = _train(trainer, run, clean)
-            report["corpus"]["name"] = str(corpus) if isinstance(corpus, str | Path) else type(corpus).__name__
-            run.finish(report)
+            trainer.train(resume_from_checkpoint=None if run.checkpoint is None else str(run.checkpoint))
+            weights = trainer.accelerator.get_state_dict(trainer.model)  # they may lie in shards, one a process
+            name = str(corpus) if isinstance(corpus, str | Path) else type(corpus).__name__
+            report = from_first(lambda: _finish(trainer, weights, run, clean, name))
         return PretrainResult(run.directory, report["metrics"], report)
 
 
@@ -269,7 +280,7 @@ class PretrainingData(Dataset):
         return [Molecule(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
 
 
-class _Steps(Dataset):
+class _Batches(Dataset):
     """The first `count` batches of the data, as a dataset with a length."""
 
     def __init__(self, data: PretrainingData, count: int) -> None:
@@ -284,7 +295,12 @@ class _Steps(Dataset):
 
 
 class PretrainingTrainer(QuietTrainer):
-    """transformers' Trainer with our batches, budget, loss and held-out figures; one epoch of it is the whole run."""
+    """transformers' Trainer with our batches, budget, loss and held-out figures; one epoch of it is the whole run.
+
+    With n processes, step s takes the batches ns … ns + n − 1 of the run, and the mean of their gradients: what one
+    process would do that accumulates gradients over them. Batches have like numbers of tokens, not of molecules, and
+    each has the same weight, as the steps of one process have.
+    """
 
     def __init__(
         self,
@@ -301,6 +317,8 @@ class PretrainingTrainer(QuietTrainer):
         self._parts: defaultdict[str, list[Tensor]] = defaultdict(list)
         self.budget = BudgetCallback(budget, checkpoint_steps, run.elapsed)
         callbacks = [self.budget, *run.callbacks(self.budget.elapsed)]
+        processes: int = run.settings["processes"]
+        on_gpu = torch.cuda.is_available()
         arguments = TrainingArguments(
             output_dir=str(run.checkpoints),
             max_steps=budget.steps,
@@ -311,19 +329,22 @@ class PretrainingTrainer(QuietTrainer):
             weight_decay=0.01,
             logging_steps=10,
             logging_nan_inf_filter=False,
+            seed=run.settings["seed"] + process_index(),  # of dropout, which differs between processes
             save_strategy="no",
             save_total_limit=2,
             report_to=[],
             disable_tqdm=True,
-            dataloader_pin_memory=torch.cuda.is_available(),
+            dataloader_pin_memory=on_gpu,
             remove_unused_columns=False,
-            **trainer_precision(run.settings["precision"]),
+            **{"use_cpu": processes > 1 and not on_gpu, **trainer_precision(run.settings["precision"])},
         )
-        bar = ProgressBar("pretraining", self.budget.progress) if progress else None
-        super().__init__(model, arguments, train_dataset=_Steps(data, budget.steps), callbacks=callbacks, bar=bar)
+        bar = ProgressBar("pretraining", self.budget.progress) if progress and process_index() == 0 else None
+        batches = _Batches(data, budget.steps * processes)
+        super().__init__(model, arguments, train_dataset=batches, callbacks=callbacks, bar=bar)
+        self.model_accepts_loss_kwargs = False  # the loss is the mean over a batch, whatever its number of tokens
 
     def get_train_dataloader(self) -> DataLoader:
-        """Hand out the batches in order; several processes take turns."""
+        """Hand out the batches in order; several processes take turns, and none gets a batch of another."""
         loader = DataLoader(cast("Dataset", self.train_dataset), batch_size=1, shuffle=False, collate_fn=itemgetter(0))
         return self.accelerator.prepare(loader)
 
@@ -357,7 +378,7 @@ class PretrainingTrainer(QuietTrainer):
         super().log(logs, start_time)
 
     def evaluate(self, *_: object, **__: object) -> dict[str, float]:
-        """Measure the held-out molecules and log the figures."""
+        """Measure the held-out molecules and log the figures; every process measures all, for the same figures."""
         network = cast("ExLMPreTrainedModel", self.model)
         network.eval()
         batches = (self._prepare_inputs(batch) for batch in self.data.held_out())
@@ -368,20 +389,25 @@ class PretrainingTrainer(QuietTrainer):
         return self.figures
 
 
-def _train(trainer: PretrainingTrainer, run: Run, corpus: Corpus) -> dict[str, Any]:
-    """Train to the end of the budget, save what there is to keep, and return the report."""
-    trainer.train(resume_from_checkpoint=None if run.checkpoint is None else str(run.checkpoint))
-    network = cast("ExLMPreTrainedModel", trainer.model)
-    kept = network if trainer.data.objective.keeps_head else cast("ExLMPreTrainedModel", network.base_model)
+def _finish(
+    trainer: PretrainingTrainer, weights: dict[str, Tensor], run: Run, corpus: Corpus, name: str
+) -> dict[str, Any]:
+    """Save what there is to keep of a trained model, write the report and return it."""
+    objective = trainer.data.objective
+    network = objective.model_class(objective.config)
+    network.load_state_dict(weights)
+    kept = network if objective.keeps_head else cast("ExLMPreTrainedModel", network.base_model)
     save_model(kept, SmilesTokenizer(), run.directory)
     plot_loss(run.metrics(), run.directory / "loss.png")
     shutil.rmtree(run.checkpoints, ignore_errors=True)
-    return {
+    report = {
         "settings": run.settings,
         "versions": versions(),
-        "corpus": {"fingerprint": corpus.fingerprint, **corpus.report.to_dict()},
+        "corpus": {"fingerprint": corpus.fingerprint, **corpus.report.to_dict(), "name": name},
         "molecules": {"training": len(trainer.data.rows), "held_out": len(trainer.data.held_out_rows)},
         "steps": trainer.state.global_step,
         "seconds": round(trainer.budget.elapsed(), 1),
         "metrics": trainer.figures,
     }
+    run.finish(report)
+    return report

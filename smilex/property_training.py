@@ -20,6 +20,7 @@ from smilex.modeling.loading import property_network, starting_config
 from smilex.modeling.molecule_property import CLASSIFICATION, REGRESSION
 from smilex.precision import choose_precision, trainer_precision
 from smilex.prediction import predict_rows
+from smilex.processes import refuse_many_processes
 from smilex.property_task import PropertyTask, TrainingMolecules, collate, positive_weights
 from smilex.recipe import Recipe
 from smilex.report.progress import ProgressBar
@@ -107,6 +108,7 @@ def fit_network(
     progress : bool
         Show a progress bar on stderr.
     """
+    refuse_many_processes("fine-tuning")
     directory.mkdir()
     set_seed(seed)
     network = property_network(config, source)

@@ -16,6 +16,7 @@ from transformers import PreTrainedModel, TrainerCallback, TrainerControl, Train
 
 from smilex.errors import SmilexError
 from smilex.modeling.loading import quiet_transformers
+from smilex.processes import from_first, is_first_process, wait_for_all
 from smilex.tokenization import SmilesTokenizer
 from smilex.writing import write_text
 
@@ -92,6 +93,8 @@ class Run:
     def open(cls, directory: str | Path, settings: dict[str, Any], *, resume: bool) -> "Iterator[Run]":
         """Start a run, or take up one with the same settings.
 
+        Of several processes the first one does it, and the others see what it saw.
+
         Raises
         ------
         SmilexError
@@ -99,12 +102,17 @@ class Run:
             or another process is at work in it.
         """
         settings = json.loads(json.dumps(settings))
-        with own_directory(directory, settings, resume=resume) as path:
-            yield cls(path, settings)
+        with ExitStack() as stack, writing_to(Path(directory)):
+
+            def take_up() -> Run:
+                return cls(stack.enter_context(own_directory(directory, settings, resume=resume)), settings)
+
+            yield from_first(take_up)
 
     def callbacks(self, elapsed: Callable[[], float]) -> list[TrainerCallback]:
         """Return what keeps the log and the checkpoints; `elapsed` tells the seconds of the run so far."""
-        return [MetricsLog(self.directory / "metrics.jsonl", self.step), _CompleteCheckpoints(elapsed)]
+        log = [MetricsLog(self.directory / "metrics.jsonl", self.step)] if is_first_process() else []
+        return [*log, _CompleteCheckpoints(elapsed)]
 
     def metrics(self) -> list[dict[str, Any]]:
         """Rows of metrics.jsonl."""
@@ -157,8 +165,6 @@ def own_directory(
 
 def _refuse_second_writer(directory: Path, stack: ExitStack) -> None:
     """Hold a lock on the directory until the stack closes; the system lets go of it when the process dies."""
-    if int(os.environ.get("RANK", "0")):  # the first of several processes holds it for all
-        return
     lock = FileLock(directory / LOCK)
     try:
         stack.enter_context(lock.acquire(timeout=0))
@@ -212,11 +218,12 @@ class _CompleteCheckpoints(TrainerCallback):
         self._elapsed = elapsed
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Flush the checkpoint and write the mark."""
+        """Flush the checkpoint and write the mark, when every process has written its part."""
+        wait_for_all()
         if not state.is_world_process_zero:
             return
         directory = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
-        for path in directory.iterdir():
+        for path in filter(Path.is_file, directory.rglob("*")):  # sharded weights lie in folders
             with path.open("rb") as file:
                 os.fsync(file.fileno())
         write_json(directory / COMPLETE, {"step": state.global_step, "elapsed": self._elapsed()})
@@ -239,7 +246,7 @@ class MetricsLog(TrainerCallback):
         **kwargs: Any,
     ) -> None:
         """Append one row, without the trainer's own epoch and its summary at the end."""
-        if not logs or "train_runtime" in logs or not state.is_world_process_zero:
+        if not logs or "train_runtime" in logs:
             return
         figures = {name: value for name, value in logs.items() if name != "epoch"}
         with self._path.open("a", encoding="utf-8") as file:

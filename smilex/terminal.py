@@ -19,7 +19,8 @@ from rich.console import Console
 from rich.table import Table
 from typer.core import TyperCommand
 
-from smilex.errors import SmilexError
+from smilex.errors import OneProcessError, SmilexError
+from smilex.processes import is_first_on_computer, is_first_process
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 and the number of the signal, as shells have it."""
@@ -35,7 +36,7 @@ class Command(TyperCommand):
             with invalid_molecules_on_stderr():
                 return super().invoke(ctx)
         except SmilexError as error:
-            _fail(as_options(str(error), options))
+            _fail(as_options(str(error), options), by_each=isinstance(error, OneProcessError))
         except OSError as error:
             if error.errno == errno.EPIPE:  # the reader of a pipe has seen enough
                 raise
@@ -49,8 +50,10 @@ class Command(TyperCommand):
             Console(stderr=True).show_cursor()  # a progress bar that was cut off has hidden it
 
 
-def _fail(message: str) -> NoReturn:
-    say(f"{typer.style('error:', fg=typer.colors.RED, bold=True)} {' '.join(message.split())}")
+def _fail(message: str, *, by_each: bool = False) -> NoReturn:
+    """End the command. What all processes of a job ran into is said once on each computer."""
+    if by_each or is_first_on_computer():
+        typer.echo(f"{typer.style('error:', fg=typer.colors.RED, bold=True)} {' '.join(message.split())}", err=True)
     raise typer.Exit(1)
 
 
@@ -110,8 +113,9 @@ def invalid_molecules_on_stderr() -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """Print to stderr, where whatever is no result belongs."""
-    typer.echo(text, err=True)
+    """Print to stderr, where whatever is no result belongs; of several processes the first one does."""
+    if is_first_process():
+        typer.echo(text, err=True)
 
 
 @contextmanager
@@ -135,7 +139,9 @@ def progress() -> bool:
 
 
 def show(*results: str | Table) -> None:
-    """Print results to stdout."""
+    """Print results to stdout; of several processes the first one does."""
+    if not is_first_process():
+        return
     # SMILES look like markup ([nH]) and emoji codes; in a file or a pipe, a table is as wide as it needs to be.
     width = None if sys.stdout.isatty() else 10_000
     console = Console(width=width, markup=False, emoji=False, highlight=False)

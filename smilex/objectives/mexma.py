@@ -35,7 +35,8 @@ class MEXMAObjective(MaskingObjective):
     Notes
     -----
     Janeiro et al., ACL 2025, arXiv 2409.12737. Inputs: single molecules; their canonical SMILES are one language and
-    random SMILES the other. The vector of a molecule is that of [CLS], which has one state, as masks have.
+    random SMILES the other. The vector of a molecule is that of [CLS], which has one state, as masks have. Of several
+    processes that train together, each looks for the nearest other molecules in its own batch.
     """
 
     name: ClassVar[str] = "mexma"

@@ -42,7 +42,8 @@ class MirrorObjective(Objective):
     -----
     Liu et al., EMNLP 2021, arXiv 2104.08027. Inputs: single molecules; `twins` "same" or "random" (SMILES), `pooling`
     "mean" or "cls" for the vector of a molecule. The spans count tokens where the paper's count characters. The states
-    of the encoder stay as they are.
+    of the encoder stay as they are. Of several processes that train together, each takes its negatives from its own
+    batch: more processes give more batches, not more negatives.
     """
 
     name: ClassVar[str] = "mirror"
