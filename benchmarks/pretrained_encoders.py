@@ -21,7 +21,8 @@ from smilex.metrics import evaluate
 from smilex.modeling import ExLMConfig
 from smilex.modeling.loading import starting_config
 from smilex.objectives import get_objective
-from smilex.pretraining import PretrainingData, PretrainResult
+from smilex.pretraining import PretrainResult
+from smilex.pretraining_data import PretrainingData
 from smilex.property_task import PropertyTask
 from smilex.property_training import property_config
 from smilex.recipe import Recipe

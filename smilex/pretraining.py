@@ -2,16 +2,12 @@
 
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, cast
 
-import datasets
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader, Dataset
@@ -19,8 +15,6 @@ from transformers import TrainingArguments, set_seed
 
 from smilex.budget import Budget, BudgetCallback, learning_rate_factor
 from smilex.data.corpus import Corpus, load_corpus
-from smilex.data.molecules import Molecule
-from smilex.data.random_smiles import RandomSmiles
 from smilex.errors import SmilexError
 from smilex.modeling import ExLMConfig
 from smilex.modeling.encoder import ExLMPreTrainedModel
@@ -28,16 +22,13 @@ from smilex.modeling.loading import load_model, starting_config
 from smilex.objectives import Objective, get_objective
 from smilex.objectives.base import Batch
 from smilex.precision import Precision, choose_precision, trainer_precision
+from smilex.pretraining_data import FirstBatches, PretrainingData
 from smilex.processes import from_first, process_count, process_index, together
 from smilex.report.plots import plot_loss
 from smilex.report.progress import ProgressBar
-from smilex.runs import Run, save_model, versions
+from smilex.runs import Run, save_model, versions, writing_to
 from smilex.tokenization import SmilesTokenizer
 from smilex.trainer import QuietTrainer
-
-HELD_OUT_SHARE = 0.05
-HELD_OUT_AT_MOST = 1000
-"""Held-out molecules: enough for two digits of accuracy, few enough to look at often."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +189,7 @@ def pretrain(
         "seed": seed,
         "processes": processes,
     }
-    with Run.open(output_dir, settings, resume=resume) as run, together():
+    with Run.open(output_dir, settings, resume=resume) as run, together(), writing_to(run.directory):
         report = run.report
         if report is None:
             data.add_targets(progress=progress)
@@ -224,74 +215,6 @@ def _network(objective: Objective, encoder: str | Path | None) -> ExLMPreTrained
     if encoder is None:
         return objective.model_class(objective.config)
     return load_model(objective.model_class, encoder, config=objective.config, new_heads=True)
-
-
-class PretrainingData(Dataset):
-    """Batches of a corpus: item i is the i-th batch of the run, and depends on the seed and on i alone.
-
-    Parameters
-    ----------
-    corpus : Corpus
-        Clean, tokenised molecules.
-    objective : Objective
-        Makes a batch of molecules. Where it predicts values of theirs, call `add_targets` first.
-    seed : int
-        Seed of the held-out molecules, the order, the masks and the random SMILES.
-    """
-
-    def __init__(self, corpus: Corpus, objective: Objective, seed: int) -> None:
-        size = len(corpus.dataset)
-        if size < 2:
-            raise SmilexError("pretraining needs at least 2 molecules: one is held out")
-        order = np.random.default_rng(seed).permutation(size)
-        held_out = min(max(1, round(HELD_OUT_SHARE * size)), HELD_OUT_AT_MOST)
-        lengths = corpus.dataset.with_format("numpy")["length"][:].astype(np.int64)
-        self.objective = objective
-        self.held_out_rows, self.rows = order[:held_out], order[held_out:]
-        self.batches = objective.batches(lengths[self.rows], seed)
-        self._held_out_batches = objective.batches(lengths[self.held_out_rows], seed)
-        self._corpus = corpus
-        self._molecules = corpus.dataset.select_columns(["smiles", "input_ids"]).with_format("numpy")
-        self._random_smiles = RandomSmiles(objective.config.max_position_embeddings)
-        self._seed = seed
-
-    def add_targets(self, *, progress: bool) -> None:
-        """Join what the objective predicts to the molecules; for a new corpus it may take long to compute."""
-        targets = self.objective.targets(self._corpus, progress=progress)
-        if targets is not None:
-            self._molecules = datasets.concatenate_datasets([self._molecules, targets], axis=1).with_format("numpy")
-
-    def __getitem__(self, step: int) -> Batch:
-        molecules = self._read(self.rows[self.batches[step]])
-        rng = np.random.default_rng((self._seed, step))
-        if self.objective.settings.get("random_smiles"):
-            molecules = [self._random_smiles.twin(molecule, rng) for molecule in molecules]
-        return self.objective.collate(molecules, rng)
-
-    def held_out(self) -> Iterator[Batch]:
-        """Batches of the held-out molecules, with the same masks each time."""
-        for index in range(self._held_out_batches.per_epoch):
-            molecules = self._read(self.held_out_rows[self._held_out_batches[index]])
-            yield self.objective.collate(molecules, np.random.default_rng((self._seed, index, 1)))
-
-    def _read(self, rows: NDArray[np.int64]) -> list[Molecule]:
-        columns = self._molecules[rows]
-        columns["smiles"] = columns["smiles"].tolist()  # str, where numpy has its own kind
-        return [Molecule(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
-
-
-class _Batches(Dataset):
-    """The first `count` batches of the data, as a dataset with a length."""
-
-    def __init__(self, data: PretrainingData, count: int) -> None:
-        self._data = data
-        self._count = count
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, step: int) -> Batch:
-        return self._data[step]
 
 
 class PretrainingTrainer(QuietTrainer):
@@ -338,10 +261,15 @@ class PretrainingTrainer(QuietTrainer):
             remove_unused_columns=False,
             **{"use_cpu": processes > 1 and not on_gpu, **trainer_precision(run.settings["precision"])},
         )
+        if not arguments.bf16:
+            arguments.mixed_precision = "no"  # accelerate launch might have said otherwise
         bar = ProgressBar("pretraining", self.budget.progress) if progress and process_index() == 0 else None
-        batches = _Batches(data, budget.steps * processes)
+        batches = FirstBatches(data, budget.steps * processes)
         super().__init__(model, arguments, train_dataset=batches, callbacks=callbacks, bar=bar)
         self.model_accepts_loss_kwargs = False  # the loss is the mean over a batch, whatever its number of tokens
+        if self.is_fsdp_enabled and self.accelerator.state.fsdp_plugin.fsdp_version != 1:
+            # accelerate would shard the token embedding apart from the heads that use its weights, too.
+            raise SmilexError("the models of smilex train with version 1 of FSDP: set fsdp_version to 1")
 
     def get_train_dataloader(self) -> DataLoader:
         """Hand out the batches in order; several processes take turns, and none gets a batch of another."""

@@ -124,9 +124,11 @@ def together() -> Iterator[None]:
     try:
         yield
         signal.signal(signal.SIGTERM, before)
+    except OneProcessError:
+        raise
     except SmilexError as error:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # this process ends by itself, when it has said why
-        raise error if isinstance(error, OneProcessError) else OneProcessError(f"{_name()}: {error}") from error
+        raise OneProcessError(f"{_name()}: {error}") from error
     except RuntimeError as error:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if not _is_lost_connection(error):
@@ -137,6 +139,7 @@ def together() -> Iterator[None]:
 
 
 def _end(*_: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise OneProcessError(
         f"{_name()} was told to end, as happens when another one of the job has ended; go on with resume=True"
     )

@@ -21,7 +21,8 @@ from smilex.data.corpus import load_corpus
 from smilex.errors import SmilexError
 from smilex.modeling import ExLMConfig, ExLMForMaskedLM, ExLMModel
 from smilex.objectives import OBJECTIVES, get_objective
-from smilex.pretraining import PretrainingData, PretrainingTrainer, pretrain
+from smilex.pretraining import PretrainingTrainer, pretrain
+from smilex.pretraining_data import PretrainingData
 from smilex.tokenization import SmilesTokenizer
 
 # A model and a corpus so small that a step takes milliseconds.

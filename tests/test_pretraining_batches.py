@@ -13,7 +13,7 @@ from smilex.data.descriptor_targets import load_descriptor_targets
 from smilex.data.masking import group_tokens
 from smilex.modeling import ExLMConfig
 from smilex.objectives import get_objective
-from smilex.pretraining import PretrainingData
+from smilex.pretraining_data import PretrainingData
 from smilex.tokenization import SmilesTokenizer
 
 CONFIG = ExLMConfig.from_preset("tiny", vocab_size=len(SmilesTokenizer()), max_position_embeddings=100)

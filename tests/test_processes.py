@@ -229,6 +229,52 @@ def test_fine_tuning_refuses_several_processes(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+# accelerate leaves FSDP out on CPUs, so it has to take them for GPUs; and torch empties the weights that it moves to
+# the CPU, where they are already.
+FSDP = """
+import os, contextlib, torch.distributed
+os.environ["ACCELERATE_TORCH_DEVICE"] = "cpu"
+torch.distributed.init_process_group("gloo")
+from accelerate import state
+from accelerate.utils import DistributedType
+from torch.distributed.fsdp._flat_param import FlatParamHandle
+state.PartialState._prepare_backend = lambda *_: ("gloo", DistributedType.MULTI_GPU)
+FlatParamHandle.to_cpu = lambda _: contextlib.nullcontext()
+"""
+
+
+def start_sharded(directory, version):
+    configuration = {
+        "ACCELERATE_USE_FSDP": "true",
+        "FSDP_VERSION": str(version),
+        "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP",
+        "FSDP_STATE_DICT_TYPE": "FULL_STATE_DICT",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in configuration.items():
+            patch.setenv(name, value)
+        return start([FSDP + part if part == SCRIPT else part for part in script(directory)])
+
+
+@pytest.mark.slow
+def test_sharded_weights_learn_and_are_saved_whole(pair, tmp_path):
+    done = start_sharded(tmp_path / "run", version=1)
+    assert done.returncode == 0, done.stderr
+    for row, other in zip(rows(tmp_path / "run"), rows(pair), strict=True):
+        losses = {name: value for name, value in row.items() if name.endswith("loss")}
+        assert losses == pytest.approx({name: other[name] for name in losses}, abs=1e-4)
+    weights, others = (load_file(run / "model.safetensors") for run in (tmp_path / "run", pair))
+    for name, weight in weights.items():
+        torch.testing.assert_close(weight, others[name], atol=2e-3, rtol=0, msg=name)
+
+
+@pytest.mark.slow
+def test_a_second_version_of_fsdp_is_refused(tmp_path):
+    done = start_sharded(tmp_path / "run", version=2)
+    assert done.returncode != 0
+    assert "set fsdp_version to 1" in done.stderr
+
+
 def test_one_process_alone(monkeypatch):
     assert process_count() == 1
     refuse_many_processes("this")
