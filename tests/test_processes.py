@@ -173,6 +173,7 @@ def descendants(process):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds the processes of a job in /proc")
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_killed_process_ends_the_job_which_resumes_to_the_same_result(rank, pair, tmp_path):
