@@ -117,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS, metavar="METHOD")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--model", default="tiny", help="size of the encoder from scratch; that of the pretrained ones")
-    parser.add_argument("--encoders", type=Path, default=ENCODERS, help="directory with mlm and exlm")
+    parser.add_argument("--encoders", type=Path, default=ENCODERS, help="directory of the pretrained ones")
     parser.add_argument("--budget", type=float, help="start no cell after this many minutes")
     parser.add_argument("--work-dir", type=Path, default=Path("runs/moleculenet"))
     parser.add_argument("--report-only", action="store_true", help="run nothing")

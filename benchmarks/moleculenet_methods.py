@@ -112,6 +112,7 @@ def all_methods(encoders: Path, model: str) -> dict[str, Method]:
         "scratch": _fine_tuning_method(None, model),
         "mlm": _fine_tuning_method(encoders / "mlm", model),
         "exlm": _fine_tuning_method(encoders / "exlm", model),
+        "exlm_descriptors": _fine_tuning_method(encoders / "exlm_descriptors", model),
     }
 
 

@@ -18,8 +18,10 @@ NAMES = {
     "scratch": "smilex from scratch",
     "mlm": "smilex MLM",
     "exlm": "smilex ExLM",
+    "exlm_descriptors": "smilex ExLM, then descriptors",
 }
-COLOURS = ("#0072B2", "#D55E00", "#8A8A8A", "#E69F00", "#009E73")  # Okabe and Ito's, for colour-blind readers
+# Okabe and Ito's, for colour-blind readers.
+COLOURS = ("#0072B2", "#D55E00", "#8A8A8A", "#E69F00", "#56B4E9", "#009E73")
 
 Figures = dict[tuple[str, str], dict[int, float]]
 """(dataset, method) → seed → ROC-AUC or RMSE of the test part."""

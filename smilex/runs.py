@@ -39,7 +39,10 @@ def save_model(model: PreTrainedModel, tokenizer: SmilesTokenizer, directory: Pa
     with quiet_transformers():
         model.save_pretrained(partial)
     tokenizer.save_pretrained(partial)
+    # safetensors lets nobody but its writer read the weights; whoever may read the configuration may read them, too.
+    permissions = (partial / "config.json").stat().st_mode
     for path in sorted(partial.iterdir()):
+        path.chmod(permissions)
         path.replace(directory / path.name)
     partial.rmdir()
 

@@ -248,9 +248,10 @@ def test_settings_that_cannot_be_used_are_refused_before_anything_is_written(enc
 
 def test_every_setting_of_a_recipe_is_in_use_or_refused():
     changed = {"balance_classes": True, "random_smiles": True, "layer_decay": 0.5, "learning_rate": 0.1, "dropout": 0.3}
+    changed["precision"] = "bf16"
     for name in vars(Recipe()):
         recipe = Recipe(**{name: changed.get(name, 7)})
-        assert settings_in_use("network", None, recipe) == vars(recipe)
+        assert settings_in_use("network", None, recipe) == vars(recipe) | {"precision": recipe.precision or "fp32"}
         if name == "balance_classes":
             assert settings_in_use("linear", "encoder", recipe) == {"balance_classes": True}
         else:

@@ -1,5 +1,6 @@
 import errno
 import json
+import os
 import subprocess
 import sys
 
@@ -7,7 +8,9 @@ import pytest
 import torch
 
 from smilex.errors import SmilexError
-from smilex.runs import COMPLETE, MetricsLog, Run, write_json, writing_to
+from smilex.modeling import ExLMConfig, ExLMModel
+from smilex.runs import COMPLETE, MetricsLog, Run, save_model, write_json, writing_to
+from smilex.tokenization import SmilesTokenizer
 
 
 def open_run(directory, settings=None, *, resume=False):
@@ -115,3 +118,14 @@ def test_two_processes_do_not_write_into_one_directory(tmp_path):
     with open_run(tmp_path / "run", resume=True) as run:  # a dead process holds nothing
         assert run.step == 0
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["settings.json"]
+
+
+def test_whoever_may_read_the_configuration_may_read_the_weights(tmp_path):
+    old = os.umask(0o027)
+    try:
+        save_model(ExLMModel(ExLMConfig.from_preset("tiny", num_hidden_layers=1)), SmilesTokenizer(), tmp_path)
+    finally:
+        os.umask(old)
+    assert {path.name: oct(path.stat().st_mode & 0o777) for path in tmp_path.iterdir()} == dict.fromkeys(
+        ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"), "0o640"
+    )
