@@ -105,10 +105,8 @@ def our_epoch(data: PretrainingData, network: ExLMPreTrainedModel, precision: Pr
     """Train for an epoch as `smilex.pretrain` does; return the seconds."""
     steps = data.batches.per_epoch
     clock = EpochClock()
-    with (
-        TemporaryDirectory(dir=folder) as place,
-        Run.open(place, {"precision": precision, "processes": 1}, resume=False) as run,
-    ):
+    settings = {"precision": precision, "processes": 1, "seed": 0}
+    with TemporaryDirectory(dir=folder) as place, Run.open(place, settings, resume=False) as run:
         trainer = StepTrainer(network, data, run, Budget(steps, None), steps + 1, progress=False)
         trainer.add_callback(clock)
         trainer.train()
