@@ -141,7 +141,8 @@ def test_the_losses_of_two_processes_are_those_of_one_with_the_same_batches(pair
     assert mine[-1]["step"] == STEPS
     for row, other in zip(mine, theirs, strict=True):
         losses = {name: value for name, value in row.items() if name.endswith(("loss", "entropy", "accuracy", "rate"))}
-        assert losses == pytest.approx({name: other[name] for name in losses}, abs=1e-4)
+        # Gradients are summed in another order, which Adam's first steps magnify.
+        assert losses == pytest.approx({name: other[name] for name in losses}, rel=1e-4)
     weights, others = (load_file(directory / "model.safetensors") for directory in (pair, alone[0]))
     assert weights.keys() == others.keys()
     for name, weight in weights.items():
@@ -263,7 +264,8 @@ def test_sharded_weights_learn_and_are_saved_whole(pair, tmp_path):
     assert done.returncode == 0, done.stderr
     for row, other in zip(rows(tmp_path / "run"), rows(pair), strict=True):
         losses = {name: value for name, value in row.items() if name.endswith("loss")}
-        assert losses == pytest.approx({name: other[name] for name in losses}, abs=1e-4)
+        # Gradients are summed in another order, which Adam's first steps magnify.
+        assert losses == pytest.approx({name: other[name] for name in losses}, rel=1e-4)
     weights, others = (load_file(run / "model.safetensors") for run in (tmp_path / "run", pair))
     for name, weight in weights.items():
         torch.testing.assert_close(weight, others[name], atol=2e-3, rtol=0, msg=name)
