@@ -113,10 +113,12 @@ def all_methods(encoders: Path, model: str) -> dict[str, Method]:
         "mlm": _fine_tuning_method(encoders / "mlm", model),
         "exlm": _fine_tuning_method(encoders / "exlm", model),
         "exlm_descriptors": _fine_tuning_method(encoders / "exlm_descriptors", model),
+        "frozen_linear": _fine_tuning_method(encoders / "exlm_descriptors", model, "linear"),
+        "frozen_rf": _fine_tuning_method(encoders / "exlm_descriptors", model, "random_forest"),
     }
 
 
-def _fine_tuning_method(encoder: Path | None, model: str) -> Method:
+def _fine_tuning_method(encoder: Path | None, model: str, head: str = "network") -> Method:
     lacks = None
     origin: Settings = {"model": model}
     if encoder is not None:
@@ -127,10 +129,16 @@ def _fine_tuning_method(encoder: Path | None, model: str) -> Method:
             lacks = f"there is no encoder in {encoder}: run moleculenet_encoders.py"
     return Method(
         partial(fine_tuning, encoder=encoder, model=model),
-        lambda name: origin | {"recipe": asdict(Recipe(precision=PRECISION, **RECIPE_CHANGES.get(name, {})))},
+        lambda name: origin | _how_to_train(name, head),
         seeds_together=True,
         lacks=lacks,
     )
+
+
+def _how_to_train(dataset: str, head: str) -> Settings:
+    if head != "network":
+        return {"head": head}
+    return {"recipe": asdict(Recipe(precision=PRECISION, **RECIPE_CHANGES.get(dataset, {})))}
 
 
 @lru_cache(maxsize=1)
@@ -260,7 +268,10 @@ def fine_tuning(
     encoder: Path | None,
     model: str,
 ) -> list[Scores]:
-    """Fine-tune an encoder, or train one from scratch, with the seeds 0, 1, …."""
+    """Fine-tune an encoder, train one from scratch, or fit a head on a frozen one, with the seeds 0, 1, ….
+
+    A linear head has no chance in it: its figures are those of every seed.
+    """
     data = problem.data
     part_of_row = np.full(len(data), "", dtype=object)
     for name, part in problem.parts.parts().items():
@@ -279,10 +290,14 @@ def fine_tuning(
             split="column",
             split_column="part",
             seeds=len(seeds),
-            **settings["recipe"],
+            head=settings.get("head", "network"),
+            **settings.get("recipe", {}),
             progress=False,
         )
     if tuned.predictions["part"].tolist() != part_of_row.tolist():
         raise SmilexError("fine-tuning left out other rows than the benchmark")
     metrics = tuned.report["metrics"]
-    return [{part: metrics[part]["seeds"][index] for part in ("valid", "test")} for index in range(len(seeds))]
+    return [
+        {part: metrics[part]["seeds"][index % tuned.report["models"]] for part in ("valid", "test")}
+        for index in range(len(seeds))
+    ]

@@ -19,9 +19,11 @@ NAMES = {
     "mlm": "smilex MLM",
     "exlm": "smilex ExLM",
     "exlm_descriptors": "smilex ExLM, then descriptors",
+    "frozen_linear": "the same frozen + linear",
+    "frozen_rf": "the same frozen + random forest",
 }
 # Okabe and Ito's, for colour-blind readers.
-COLOURS = ("#0072B2", "#D55E00", "#8A8A8A", "#E69F00", "#56B4E9", "#009E73")
+COLOURS = ("#0072B2", "#D55E00", "#8A8A8A", "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#000000")
 
 Figures = dict[tuple[str, str], dict[int, float]]
 """(dataset, method) → seed → ROC-AUC or RMSE of the test part."""
@@ -120,5 +122,6 @@ def plot(cells: Iterable[dict[str, Any]], path: Path) -> None:
         axes.set_ylabel(f"test {label}")
         axes.grid(axis="y", alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(NAMES), frameon=False)
+    marks = panels[0].get_legend_handles_labels()
+    figure.legend(*marks, loc="outside upper center", ncols=len(NAMES) // 2, frameon=False)
     figure.savefig(path, dpi=150)

@@ -205,6 +205,19 @@ def test_fine_tuning_from_scratch_and_from_an_encoder(bench, monkeypatch, capsys
     assert {cell["method"] for cell in bench.cells()} == {"ecfp4_rf", "scratch"}
 
 
+def test_heads_on_a_frozen_encoder(bench):
+    molecules = [f"{'C' * size}O" for size in range(1, 30)]
+    encoder = bench.path / "encoders" / "exlm_descriptors"
+    smilex.pretrain(molecules, encoder, "mlm", "tiny", max_steps=1, progress=False)
+    bench.run("--seeds", 2, names=("frozen_linear", "frozen_rf"))
+    cells = {(cell["method"], cell["seed"]): cell for cell in bench.cells()}
+    assert list(cells) == [(name, seed) for name in ("frozen_linear", "frozen_rf") for seed in (0, 1)]
+    assert {cell["settings"]["head"] for cell in cells.values()} == {"linear", "random_forest"}
+    linear, forest = ([cells[name, seed]["test"] for seed in (0, 1)] for name in ("frozen_linear", "frozen_rf"))
+    assert linear[0] == linear[1]  # it holds no chance
+    assert forest[0] != forest[1]
+
+
 def test_chemprop_learns_in_the_units_of_the_labels_quietly_and_by_seed(bench, monkeypatch, capfd):
     pytest.importorskip("chemprop", reason="chemprop, the extra 'benchmarks', is not installed")
     problem = bench.methods.load_problem("freesolv")
@@ -254,13 +267,14 @@ def test_table_with_missing_cells():
     ]
     lines = markdown(cells).splitlines()
     ours = "smilex from scratch | smilex MLM | smilex ExLM | smilex ExLM, then descriptors"
-    assert lines[0] == f"| test part, scaffold split | ECFP4 + random forest | chemprop | {ours} |"
+    frozen = "the same frozen + linear | the same frozen + random forest"
+    assert lines[0] == f"| test part, scaffold split | ECFP4 + random forest | chemprop | {ours} | {frozen} |"
     sets = ["bace", "bbbp", "clintox", "sider", "tox21", "toxcast", "muv", "mean of the seven", "esol", "freesolv"]
     assert [line.split(" | ")[0] for line in lines[2:13]] == [f"| {name}" for name in (*sets, "lipophilicity")]
-    assert "| bbbp | **0.750 ± 0.071** | – | – | – | 0.600 | – |" in lines
-    assert "| esol | – | 1.000 | – | **0.900** | – | – |" in lines
-    assert "| toxcast | – | – | – | – | – | – |" in lines
-    assert "| mean of the seven | – | – | – | – | – | – |" in lines
+    assert "| bbbp | **0.750 ± 0.071** | – | – | – | 0.600 | – | – | – |" in lines
+    assert "| esol | – | 1.000 | – | **0.900** | – | – | – | – |" in lines
+    assert "| toxcast" + 8 * " | –" + " |" in lines
+    assert "| mean of the seven" + 8 * " | –" + " |" in lines
     assert lines[-3].endswith("too long): bbbp 11.")
     assert lines[-1].endswith("left out of the mean: toxcast 3.")
 
@@ -268,7 +282,7 @@ def test_table_with_missing_cells():
 def test_table_of_nothing():
     from moleculenet_report import markdown
 
-    assert markdown([]).count("–") == 11 * 6
+    assert markdown([]).count("–") == 11 * 8
 
 
 def test_the_mean_of_the_seven_takes_seeds_that_have_all_of_them():
