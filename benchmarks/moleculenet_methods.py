@@ -39,7 +39,7 @@ CACHED_GRAPHS = 20_000
 CHEMPROP = {"epochs": 50, "batch_size": 64}
 
 PRECISION = "bf16"
-"""Half the hours of single precision, on CPUs with instructions for it."""
+"""Faster than single precision, on CPUs with instructions for it."""
 
 # Large sets need fewer passes for as many steps.
 CHEMPROP_CHANGES = {"muv": {"epochs": 5}}

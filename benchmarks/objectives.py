@@ -1,8 +1,8 @@
-"""What each objective makes of an encoder: mlm, exlm, mae_lm, and each of them followed by mirror and by mexma.
+"""What each objective makes of an encoder: mlm, exlm, mae_lm, each followed by mirror, mexma or descriptors.
 
-All nine rows have the same budget, once in molecules that are read and once in seconds of training on the same cores.
-A row of two stages spends a fifth of it on the second one. Batches hold as many molecules for mlm, exlm, mae_lm and
-mexma; mirror has its own.
+A row more is descriptors alone. All rows have the same budget, once in molecules that are read and once in seconds of
+training on the same cores. A row of two stages spends a fifth of it on the second one. Batches hold as many molecules
+for all objectives but mirror, which has its own.
 
 A cell is one budget, row and seed: pretraining, the figures of `smilex.analysis` on the held-out molecules, and a
 linear probe on each dataset. Finished cells are not run again, see `cells.py`. Corpora may hold molecules that the
@@ -35,8 +35,8 @@ from smilex.pretraining import PretrainResult
 from smilex.runs import write_text
 
 FIRST = ("mlm", "exlm", "mae_lm")
-SECOND = ("mirror", "mexma")
-METHODS = (*FIRST, *(f"{first}+{second}" for first in FIRST for second in SECOND))
+SECOND = ("mirror", "mexma", "descriptors")
+METHODS = (*FIRST, "descriptors", *(f"{first}+{second}" for first in FIRST for second in SECOND))
 SECOND_SHARE = 0.2
 """Share of the budget that the second stage has."""
 
@@ -103,7 +103,7 @@ def train(key: Key, arguments: Namespace) -> list[PretrainResult]:
     if second:
         encoder = stages[0].output_dir
         settings = {}
-        if second == "mexma":
+        if second != "mirror":
             settings["tokens_per_batch"] = tokens_per_batch(second, load_config(encoder), corpus)
         stages.append(
             pretrained(

@@ -31,6 +31,9 @@ from smilex.tokenization import SmilesTokenizer
 TOKENS_PER_BATCH = 4096
 """Tokens of the molecules of a batch, before anything is expanded or left out."""
 
+PRECISION = "bf16"
+"""Faster than single precision, on CPUs with instructions for it."""
+
 MAX_LENGTH = 512
 """Tokens of the longest molecule, [CLS] and [SEP] included."""
 
@@ -64,6 +67,7 @@ def pretrained(
     corpus, objective, encoder, **settings
         As for `smilex.pretrain`; `model` is a configuration.
     """
+    settings["precision"] = PRECISION
     model = settings.get("model")
     content = {
         **settings,
@@ -89,6 +93,7 @@ def encoder_settings(corpus: str, model: str, datasets: list[str]) -> dict[str, 
         "corpus": open_corpus(corpus).fingerprint,
         "model": model,
         "tokens_per_batch": TOKENS_PER_BATCH,
+        "precision": PRECISION,
         "datasets": {name: load_properties(name).fingerprint for name in datasets},
     }
 

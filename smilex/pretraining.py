@@ -124,9 +124,9 @@ def pretrain(
     pooling : {"mean", "cls"}, default "mean"
         Vector that is trained, see `smilex.embed`. Only for mirror and descriptors; mexma trains that of [CLS].
     precision : {"fp32", "bf16"}, optional
-        Arithmetic of training: by default bfloat16 on a GPU that computes in it, and single precision elsewhere. On a
-        CPU with instructions for bfloat16, "bf16" trains two to three times as fast. Weights, attention, transitions
-        and losses are float32 in either.
+        Arithmetic of training: by default bfloat16 on a GPU that computes in it, and single precision elsewhere.
+        "bf16" is faster on CPUs with instructions for bfloat16, too, and slower on others. Weights, attention,
+        transitions and losses are float32 in either.
     seed : int, default 0
         Seed of the weights, the held-out molecules, the batches, the masks and the dropout. The same seed gives the
         same weights on the same machine with the same number of threads.

@@ -77,19 +77,24 @@ def test_rows_of_the_objectives_have_equal_budgets_and_share_first_stages(bench)
     trained, cells = bench.run("objectives", "--epochs", 10, "--equal", "molecules")
     names = [cell["method"] for cell in cells]
     assert names == [
-        *("mlm", "exlm", "mae_lm"),
-        *(f"{first}+{second}" for first in ("mlm", "exlm", "mae_lm") for second in ("mirror", "mexma")),
+        *("mlm", "exlm", "mae_lm", "descriptors"),
+        *(f"{first}+{second}" for first in ("mlm", "exlm", "mae_lm") for second in ("mirror", "mexma", "descriptors")),
     ]
+    assert {call["precision"] for call in trained} == {"bf16"}
     assert [(call["objective"], call["epochs"]) for call in trained if call["encoder"] is None] == [
-        *((name, 10.0) for name in ("mlm", "exlm", "mae_lm")),
+        *((name, 10.0) for name in ("mlm", "exlm", "mae_lm", "descriptors")),
         *((name, 8.0) for name in ("mlm", "exlm", "mae_lm")),
     ]
     second = [call for call in trained if call["encoder"] is not None]
-    assert [(call["objective"], call["epochs"]) for call in second] == 3 * [("mirror", 2.0), ("mexma", 2.0)]
-    assert [call["encoder"].name.partition("-")[0] for call in second] == [
-        name for name in ("mlm", "exlm", "mae_lm") for _ in range(2)
+    assert [(call["objective"], call["epochs"]) for call in second] == 3 * [
+        ("mirror", 2.0),
+        ("mexma", 2.0),
+        ("descriptors", 2.0),
     ]
-    assert [cell["seconds"] for cell in cells] == 3 * [90.0] + 6 * [180.0]
+    assert [call["encoder"].name.partition("-")[0] for call in second] == [
+        name for name in ("mlm", "exlm", "mae_lm") for _ in range(3)
+    ]
+    assert [cell["seconds"] for cell in cells] == 4 * [90.0] + 9 * [180.0]
     for cell in cells:
         assert cell["analysis"]["pooling"] == ("cls" if cell["method"].endswith("mexma") else "mean")
         assert cell["analysis"]["molecules"] == 5
