@@ -72,7 +72,8 @@ def markdown(cells: Iterable[dict[str, Any]]) -> str:
     seeds = sorted({len(row) for row in found.values()})
     lines.append(
         "ROC-AUC (more is better) of the classes, mean over the tasks with both classes; RMSE (less is better) of "
-        f"{', '.join(VALUES)}. Mean ± standard deviation over {' or '.join(map(str, seeds)) or 'no'} seeds."
+        f"{', '.join(VALUES)}. Mean ± standard deviation over {' or '.join(map(str, seeds)) or 'no'} seeds; "
+        "a linear head holds no chance."
     )
     left_out = {cell["dataset"]: cell["rows"]["left_out"] for cell in cells if cell["rows"]["left_out"]}
     skipped = {cell["dataset"]: cell["test"]["tasks_skipped"] for cell in cells if cell["test"]["tasks_skipped"]}
