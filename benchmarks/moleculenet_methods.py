@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from cells import PRECISION
 from numpy.typing import NDArray
 
 import smilex
@@ -37,9 +38,6 @@ CACHED_GRAPHS = 20_000
 """Molecules up to which all graphs are kept in memory, rather than made anew each epoch."""
 
 CHEMPROP = {"epochs": 50, "batch_size": 64}
-
-PRECISION = "bf16"
-"""Faster than single precision, on CPUs with instructions for it."""
 
 # Large sets need fewer passes for as many steps.
 CHEMPROP_CHANGES = {"muv": {"epochs": 5}}

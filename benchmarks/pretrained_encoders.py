@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from cells import PRECISION
 
 import smilex
 from smilex.analysis import analyze
@@ -30,9 +31,6 @@ from smilex.tokenization import SmilesTokenizer
 
 TOKENS_PER_BATCH = 4096
 """Tokens of the molecules of a batch, before anything is expanded or left out."""
-
-PRECISION = "bf16"
-"""Faster than single precision, on CPUs with instructions for it."""
 
 MAX_LENGTH = 512
 """Tokens of the longest molecule, [CLS] and [SEP] included."""

@@ -8,7 +8,7 @@ Precision = Literal["fp32", "bf16"]
 
 
 def check_precision_name(precision: object) -> None:
-    """Refuse whatever is no precision; None stands for `default_precision`.
+    """Refuse whatever is no precision; None leaves it to `choose_precision`.
 
     Raises
     ------

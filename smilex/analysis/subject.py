@@ -17,6 +17,7 @@ from smilex.data.masking import IGNORED
 from smilex.data.molecules import Molecule
 from smilex.data.random_smiles import RandomSmiles
 from smilex.data.rows import InvalidRow, encode_rows, warn_invalid
+from smilex.embedding import check_pooling
 from smilex.errors import SmilexError
 from smilex.inference import TOKENS_PER_BATCH, run_rows, to_default_device
 from smilex.modeling import ExLMForMaskedLM, ExLMModel
@@ -112,8 +113,7 @@ class Subject:
         return self._embed(written, pooling)
 
     def _embed(self, ids: list[list[int]], pooling: Literal["mean", "cls"]) -> NDArray[np.float32]:
-        if pooling not in ("mean", "cls"):
-            raise SmilexError(f"pooling is 'mean' or 'cls', not {pooling!r}")
+        check_pooling(pooling)
         model = self._model
         return run_rows(
             lambda tokens: model(tokens).pool(pooling),

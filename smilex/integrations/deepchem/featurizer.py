@@ -13,7 +13,7 @@ from rdkit import Chem
 
 from smilex import DEFAULT_ENCODER
 from smilex.data.rows import EncodedRows, encode_rows
-from smilex.errors import SmilexError
+from smilex.embedding import check_pooling
 from smilex.inference import run_rows, to_default_device
 from smilex.integrations.deepchem.library import deepchem
 from smilex.modeling import ExLMModel
@@ -64,8 +64,7 @@ class ExLMFeaturizer(deepchem.feat.MolecularFeaturizer):
 
     def __init__(self, encoder: str | Path = DEFAULT_ENCODER, pooling: Literal["mean", "cls"] = "mean") -> None:
         super().__init__()
-        if pooling not in ("mean", "cls"):
-            raise SmilexError(f"pooling is 'mean' or 'cls', not {pooling!r}")
+        check_pooling(pooling)
         load_config(find_encoder(encoder))  # so that a wrong directory is an error here, not after the data are read
         self.encoder = encoder
         self.pooling = pooling

@@ -9,8 +9,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags
 
 from smilex import DEFAULT_ENCODER
-from smilex.embedding import embed
-from smilex.errors import SmilexError
+from smilex.embedding import check_pooling, embed
 from smilex.integrations.sklearn.arrays import read_molecules, tag_molecules
 from smilex.modeling.loading import find_encoder, load_config
 
@@ -81,8 +80,7 @@ class SmilesEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         SmilexError
             If there is no such encoder or pooling, or X is no column of molecules.
         """
-        if self.pooling not in ("mean", "cls"):
-            raise SmilexError(f"pooling is 'mean' or 'cls', not {self.pooling!r}")
+        check_pooling(self.pooling)
         load_config(find_encoder(self.encoder))
         read_molecules(X)
         return self
