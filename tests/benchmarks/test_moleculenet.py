@@ -247,11 +247,12 @@ def test_chemprop_that_is_not_installed_is_left_out(bench, monkeypatch, capsys):
     assert [cell["method"] for cell in bench.cells()] == ["ecfp4_rf"]
 
 
-def made_up(dataset, method, seed, value):
+def made_up(dataset, method, seed, value, valid=None):
     metric = "rmse" if dataset in ("esol", "freesolv", "lipophilicity") else "roc_auc"
     part = {"mean": {metric: value}, "tasks_scored": 1, "tasks_skipped": 3 if dataset == "toxcast" else 0}
     rows = {"left_out": 11 if dataset == "bbbp" else 0}
-    return {"dataset": dataset, "method": method, "seed": seed, "rows": rows, "test": part}
+    judged = part | {"mean": {metric: value if valid is None else valid}}
+    return {"dataset": dataset, "method": method, "seed": seed, "rows": rows, "valid": judged, "test": part}
 
 
 def test_table_with_missing_cells():
@@ -268,21 +269,40 @@ def test_table_with_missing_cells():
     lines = markdown(cells).splitlines()
     ours = "smilex from scratch | smilex MLM | smilex ExLM | smilex ExLM, then descriptors"
     frozen = "the same frozen + linear | the same frozen + random forest"
-    assert lines[0] == f"| test part, scaffold split | ECFP4 + random forest | chemprop | {ours} | {frozen} |"
+    chosen = "whichever of the last three is best on validation"
+    assert (
+        lines[0] == f"| test part, scaffold split | ECFP4 + random forest | chemprop | {ours} | {frozen} | {chosen} |"
+    )
     sets = ["bace", "bbbp", "clintox", "sider", "tox21", "toxcast", "muv", "mean of the seven", "esol", "freesolv"]
     assert [line.split(" | ")[0] for line in lines[2:13]] == [f"| {name}" for name in (*sets, "lipophilicity")]
-    assert "| bbbp | **0.750 ± 0.071** | – | – | – | 0.600 | – | – | – |" in lines
-    assert "| esol | – | 1.000 | – | **0.900** | – | – | – | – |" in lines
-    assert "| toxcast" + 8 * " | –" + " |" in lines
-    assert "| mean of the seven" + 8 * " | –" + " |" in lines
+    assert "| bbbp | **0.750 ± 0.071** | – | – | – | 0.600 | – | – | – | – |" in lines
+    assert "| esol | – | 1.000 | – | **0.900** | – | – | – | – | – |" in lines
+    assert "| toxcast" + 9 * " | –" + " |" in lines
+    assert "| mean of the seven" + 9 * " | –" + " |" in lines
     assert lines[-3].endswith("too long): bbbp 11.")
     assert lines[-1].endswith("left out of the mean: toxcast 3.")
+
+
+@pytest.mark.parametrize(("dataset", "best"), [("bace", max), ("esol", min)])
+def test_the_head_is_chosen_on_validation_by_each_seed(dataset, best):
+    from moleculenet_report import HEADS, figures
+
+    judged = {0: (0.7, 0.8, 0.6), 1: (0.9, 0.5, 0.4), 2: (0.5, 0.6, 0.7)}
+    cells = [
+        made_up(dataset, head, seed, 0.1 * seed + 0.01 * place, valid)
+        for seed, values in judged.items()
+        for place, (head, valid) in enumerate(zip(HEADS, values, strict=True))
+    ]
+    expected = {seed: 0.1 * seed + 0.01 * values.index(best(values)) for seed, values in judged.items()}
+    assert figures(cells)[dataset, "chosen"] == pytest.approx(expected)
+    without = [cell for cell in cells if (cell["method"], cell["seed"]) != (HEADS[1], 1)]
+    assert sorted(figures(without)[dataset, "chosen"]) == [0, 2]
 
 
 def test_table_of_nothing():
     from moleculenet_report import markdown
 
-    assert markdown([]).count("–") == 11 * 8
+    assert markdown([]).count("–") == 11 * 9
 
 
 def test_the_mean_of_the_seven_takes_seeds_that_have_all_of_them():
