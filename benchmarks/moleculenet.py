@@ -3,7 +3,8 @@
 Every method learns from the same rows (DeepChem's scaffold split) with the same seeds. A cell is one dataset, method
 and seed. Finished cells are kept in the work directory with all figures, and in results/moleculenet.json with their
 means: whatever stands there with the same settings is not run again, on whichever machine it was made. Small datasets
-come first, and the work can be cut into pieces by --budget. The encoders are those of moleculenet_encoders.py.
+come first, and the work can be cut into pieces by --budget. The encoders are those of moleculenet_encoders.py and
+`smilex-small`, which smilex_small.py made.
 
     pip install -e '.[benchmarks]'
     SMILEX_DATA=moleculenet python benchmarks/moleculenet.py --budget 60

@@ -22,13 +22,18 @@ from cells import PRECISION
 from numpy.typing import NDArray
 
 import smilex
+from smilex import DEFAULT_ENCODER
 from smilex.baselines import ecfp4, random_forest
 from smilex.data.properties import PropertyDataset, load_properties
 from smilex.data.rows import InvalidMoleculeWarning, encode_rows
 from smilex.data.splits import Split, split
 from smilex.errors import SmilexError
 from smilex.metrics import evaluate
+from smilex.modeling.loading import SHIPPED
 from smilex.recipe import Recipe
+
+SMALL = SHIPPED / DEFAULT_ENCODER
+"""The encoder of the package."""
 
 MAX_LENGTH = 512
 """Tokens that the encoders take, with [CLS] and [SEP]."""
@@ -102,7 +107,7 @@ class Method:
 
 
 def all_methods(encoders: Path, model: str) -> dict[str, Method]:
-    """Return every method by name; the encoders are those that `moleculenet_encoders.py` wrote."""
+    """Return every method by name; `encoders` holds those that `moleculenet_encoders.py` wrote."""
     without = None if find_spec("chemprop") else "chemprop is not installed: pip install 'smilex[benchmarks]'"
     return {
         "ecfp4_rf": Method(forest, lambda _: {"trees": TREES}),
@@ -110,9 +115,9 @@ def all_methods(encoders: Path, model: str) -> dict[str, Method]:
         "scratch": _fine_tuning_method(None, model),
         "mlm": _fine_tuning_method(encoders / "mlm", model),
         "exlm": _fine_tuning_method(encoders / "exlm", model),
-        "exlm_descriptors": _fine_tuning_method(encoders / "exlm_descriptors", model),
-        "frozen_linear": _fine_tuning_method(encoders / "exlm_descriptors", model, "linear"),
-        "frozen_rf": _fine_tuning_method(encoders / "exlm_descriptors", model, "random_forest"),
+        "smilex_small": _fine_tuning_method(SMALL, model),
+        "frozen_linear": _fine_tuning_method(SMALL, model, "linear"),
+        "frozen_rf": _fine_tuning_method(SMALL, model, "random_forest"),
     }
 
 

@@ -18,11 +18,11 @@ NAMES = {
     "scratch": "smilex from scratch",
     "mlm": "smilex MLM",
     "exlm": "smilex ExLM",
-    "exlm_descriptors": "smilex ExLM, then descriptors",
-    "frozen_linear": "the same frozen + linear",
-    "frozen_rf": "the same frozen + random forest",
+    "smilex_small": "smilex-small",
+    "frozen_linear": "smilex-small frozen + linear",
+    "frozen_rf": "smilex-small frozen + random forest",
 }
-HEADS = ("exlm_descriptors", "frozen_linear", "frozen_rf")
+HEADS = ("smilex_small", "frozen_linear", "frozen_rf")
 """Ways to use the same encoder, between which the validation part can choose."""
 
 CHOSEN = "chosen"
