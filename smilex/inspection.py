@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,7 @@ def _directory(directory: Path) -> dict[str, str]:
         if heads := _json(models[0] / HEAD_REPORT):
             names = sorted({task["estimator"] for task in heads.values()})
             found["head on the frozen encoder"] = ", ".join(names)
-    return found | _training(settings) | _amount(report) | _figures(report)
+    return found | _training(settings) | _amount(report) | _figures(report) | _card(directory)
 
 
 def _training(settings: dict[str, Any]) -> dict[str, str]:
@@ -136,6 +137,15 @@ def _figures(report: dict[str, Any]) -> dict[str, str]:
         means = {name: figure["mean"] for name, figure in metrics["test"]["summary"].items()}
         return {f"test {name}": f"{value:.3f}" for name, value in means.items() if value is not None}
     return {f"held-out {name}": f"{value:.3f}" for name, value in metrics.items()}
+
+
+def _card(directory: Path) -> dict[str, str]:
+    """Point to the model card, and say what licence it names."""
+    path = directory / "README.md"
+    if not path.is_file():
+        return {}
+    licence = re.search(r"^license: (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return ({"licence of the weights": licence[1]} if licence else {}) | {"model card": str(path)}
 
 
 def _parameters(path: Path) -> int:

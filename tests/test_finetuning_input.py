@@ -206,15 +206,10 @@ def test_bad_settings_leave_nothing(encoder, tmp_path, changes, message):
     assert not (tmp_path / "run").exists()
 
 
-def test_the_default_encoder_or_what_to_do_without_it(tmp_path):
-    try:
-        finetune(carbons()[:10], tmp_path / "run", **QUICK | {"epochs": 1})
-    except SmilexError as error:
-        assert "no encoder 'smilex-small'" in str(error)  # noqa: PT017 (either outcome is right until weights ship)
-        assert "smilex pretrain" in str(error)  # noqa: PT017
-        assert not (tmp_path / "run").exists()
-    else:
-        assert len(predict(tmp_path / "run", ["C"])) == 1
+def test_the_default_encoder_is_the_one_of_the_package(tmp_path):
+    result = finetune(carbons()[:10], tmp_path / "run", **QUICK | {"epochs": 1})
+    assert result.report["settings"]["encoder"] == "smilex-small"
+    assert len(predict(tmp_path / "run", ["C"])) == 1
 
 
 def break_config(directory, **changes):

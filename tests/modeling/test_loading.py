@@ -281,9 +281,7 @@ def test_weights_in_a_pickle_are_refused_even_if_harmless(directory):
     refused(lambda: load_model(ExLMModel, directory), "cannot load the weights")
 
 
-@pytest.mark.parametrize(
-    "encoder", ["smilex-small", "seyonec/ChemBERTa-zinc-base-v1", "../elsewhere", "x" * 5000, "\0"]
-)
+@pytest.mark.parametrize("encoder", ["smilex-smal", "seyonec/ChemBERTa-zinc-base-v1", "../elsewhere", "x" * 5000, "\0"])
 def test_an_encoder_that_does_not_exist(encoder):
     message = refused(lambda: find_encoder(encoder), "no encoder", "smilex pretrain", "encoder=DIRECTORY")
     assert re.search(r"this version ships \S", message)
