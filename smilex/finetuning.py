@@ -189,7 +189,7 @@ def finetune(
     task = _prepare(data, split, config.max_position_embeddings)
     settings = {
         "dataset": {"name": data.name, "fingerprint": data.fingerprint, "tasks": data.task_names},
-        "encoder": None if source is None else str(source),
+        "encoder": None if encoder is None else str(encoder),
         "model": config.own_fields(),
         "head": head,
         "split": split,
