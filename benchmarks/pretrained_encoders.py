@@ -29,7 +29,7 @@ from smilex.property_training import property_config
 from smilex.recipe import Recipe
 from smilex.tokenization import SmilesTokenizer
 
-TOKENS_PER_BATCH = 4096
+TOKENS_PER_BATCH = 2048
 """Tokens of the molecules of a batch, before anything is expanded or left out."""
 
 MAX_LENGTH = 512
