@@ -132,8 +132,8 @@ def posterior(log_emission: Tensor, log_transition: Tensor, num_targets: Tensor,
     >>> posterior(torch.zeros(1, 3, 3), transition, torch.tensor([3]), torch.tensor([3]))[0].tolist()
     [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
-    with torch.enable_grad():
-        emission = _as_float(log_emission.detach()).requires_grad_()
+    with torch.inference_mode(mode=False), torch.enable_grad():  # callers may have turned gradients off in either way
+        emission = _as_float(log_emission.detach().clone()).requires_grad_()
         total = log_likelihood(emission, log_transition.detach(), num_targets, num_states)
         (gradient,) = torch.autograd.grad(total.sum(), emission)
     return gradient

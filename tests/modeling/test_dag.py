@@ -63,6 +63,19 @@ def test_likelihood_posterior_and_best_path_equal_enumeration(seed, size, sparse
     torch.testing.assert_close(posterior(*arguments)[0], expected, rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_posterior_needs_no_gradients_of_its_caller(mode, dtype):
+    def sizes():
+        return torch.tensor([3, 4]), torch.tensor([5, 6])
+
+    expected = posterior(*random_graph(0, batch=2, dtype=dtype), *sizes())
+    with mode():
+        torch.testing.assert_close(
+            posterior(*random_graph(0, batch=2, dtype=dtype), *sizes()), expected, rtol=0, atol=0
+        )
+
+
 @given(st.integers(0, 2**31), st.lists(sizes, min_size=2, max_size=4))
 def test_batch_mates_do_not_matter(seed, molecule_sizes):
     width_t, width_s = max(t for t, _ in molecule_sizes) + 1, max(s for _, s in molecule_sizes) + 2

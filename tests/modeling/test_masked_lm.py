@@ -117,6 +117,16 @@ def test_marginals_at_masks_equal_enumeration_of_all_paths(num_masks):
     torch.testing.assert_close(found.exp(), at_state[1:-1] @ probs, rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_marginals_are_the_same_where_gradients_are_off(mode):
+    model = build(2).eval()
+    rows = [([10, 11, 12], [True, False, True]), ([10], [True])]
+    expected = model.mask_log_probs(model(tensors(rows)[0]), torch.tensor([2, 1]))
+    with mode():
+        found = model.mask_log_probs(model(tensors(rows)[0]), torch.tensor([2, 1]))
+    torch.testing.assert_close(found, expected)
+
+
 def test_loss_is_the_mean_of_log_likelihoods_over_targets():
     from smilex.modeling.dag import log_likelihood
 
