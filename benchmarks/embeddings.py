@@ -1,7 +1,7 @@
 """What vectors know before any training on a property: `smilex-small` beside token objectives and random weights.
 
 The molecules are 10 000 of the test parts of the MoleculeNet sets (scaffold split): no encoder was trained on any of
-them. Written are the figures of `smilex.analysis` and a map of ESOL.
+them. All encoders are of one size. Written are the figures of `smilex.analysis` and a map of ESOL.
 
     SMILEX_DATA=moleculenet python benchmarks/embeddings.py
 """
@@ -16,7 +16,7 @@ import torch
 from cells import RESULTS
 from matplotlib.figure import Figure
 from moleculenet_encoders import ENCODERS
-from pretrained_encoders import new_config
+from pretrained_encoders import MAX_LENGTH, new_config
 from pretraining_corpus import tested_molecules
 from seed_tables import Column, markdown
 from sklearn.manifold import TSNE
@@ -47,10 +47,15 @@ def encoders(folder: Path) -> dict[str, str]:
     return {"random weights": str(folder), **trained, "smilex-small": "smilex-small"}
 
 
-def measure(molecules: int, seed: int) -> dict[str, list[dict[str, Any]]]:
+def draw_molecules(number: int, seed: int) -> list[str]:
+    """Choose so many molecules of the test parts at random, among those that the encoders can read."""
+    tokenize = SmilesTokenizer().tokenize
+    readable = [text for text in sorted(tested_molecules()) if len(tokenize(text)) + 2 <= MAX_LENGTH]  # [CLS], [SEP]
+    return np.random.default_rng(seed).choice(readable, min(number, len(readable)), replace=False).tolist()
+
+
+def measure(smiles: list[str], seed: int) -> dict[str, list[dict[str, Any]]]:
     """Analyse every encoder on the same molecules: name → its figures, in a list of one."""
-    tested = sorted(tested_molecules())
-    smiles = np.random.default_rng(seed).choice(tested, min(molecules, len(tested)), replace=False).tolist()
     with TemporaryDirectory() as directory:
         compared = encoders(Path(directory)).items()
         return {name: [analyze(encoder, smiles, seed=seed).to_dict() | {"encoder": name}] for name, encoder in compared}
@@ -75,7 +80,7 @@ def main() -> None:
     parser.add_argument("--molecules", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0, help="seed of molecules, masks, random SMILES and pairs")
     arguments = parser.parse_args()
-    rows = measure(arguments.molecules, arguments.seed)
+    rows = measure(draw_molecules(arguments.molecules, arguments.seed), arguments.seed)
     write_json(RESULTS / "embeddings.json", {"versions": versions(), "encoders": [row for (row,) in rows.values()]})
     table = markdown("encoder", rows, COLUMNS)
     write_text(RESULTS / "embeddings.md", table)
