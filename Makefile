@@ -1,4 +1,4 @@
-# Two commands: `make demo` shows the main job, `make test` checks everything. Both install into .venv first.
+# Two commands: `make demo` fine-tunes the encoder of the package, `make test` checks everything. Both install into .venv first.
 PYTHON ?= python3
 BIN := .venv/bin
 

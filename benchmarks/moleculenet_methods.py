@@ -288,7 +288,7 @@ def fine_tuning(
             table,
             directory,
             encoder,
-            model=model,
+            model=model if encoder is None else None,
             target=data.task_names,
             split="column",
             split_column="part",

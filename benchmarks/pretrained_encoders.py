@@ -157,7 +157,7 @@ def linear_probe(encoder: Path, dataset: str, pooling: str = "mean", copies: int
     written = [ids and repeated(ids, copies) for ids in rows.input_ids]
     task = PropertyTask(data, EncodedRows(written, rows.invalid), parts)
     recipe = Recipe()
-    config = property_config(data, encoder, "", pooling, recipe)
+    config = property_config(data, encoder, None, pooling, recipe)
     with TemporaryDirectory() as directory:
         (predictions,) = train_heads("linear", task, config, encoder, recipe, Path(directory), seeds=1)
     figure = figure_of(data.kind)

@@ -60,7 +60,7 @@ def finetune(
     encoder: str | Path | None = DEFAULT_ENCODER,
     *,
     head: Literal["network", "linear", "random_forest"] = "network",
-    model: str = "small",
+    model: str | None = None,
     smiles_column: str | None = None,
     target: str | Sequence[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
@@ -89,7 +89,7 @@ def finetune(
         targets are numbers (regression) or all are 0 and 1 (classification); labels may be missing.
     output_dir : str or Path
         Directory to make: a model for each seed, predictions.csv, metrics.json, report.json and plots.
-    encoder : str, Path or None
+    encoder : str, Path or None, default "smilex-small"
         Directory of a pretrained model, or the name of one that ships with the package; None starts from scratch.
     head : {"network", "linear", "random_forest"}, default "network"
         What predicts from the encoder's vectors. "network" trains a small head together with the encoder. The others
@@ -97,8 +97,8 @@ def finetune(
         few molecules: "linear" is Ridge or LogisticRegression on standardised vectors, with the regularisation that
         does best on the validation part; "random_forest" has 300 trees. Of the settings below that say how to train,
         only `balance_classes` goes with them.
-    model : str, default "small"
-        Size of the encoder from scratch.
+    model : {"tiny", "small", "base"}, optional
+        Size of an encoder from scratch, with ``encoder=None`` alone; "small" by default.
     smiles_column, target, data_dir : optional
         As in `smilex.data.properties.load_properties`.
     split : str, default "scaffold"

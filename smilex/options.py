@@ -17,7 +17,7 @@ Encoder = Annotated[
     str,
     typer.Option(
         metavar="NAME|DIR",
-        help="Pretrained encoder: a directory that smilex pretrain wrote, or a name that ships with smilex (none yet).",
+        help="Pretrained encoder: a directory that smilex pretrain wrote, or a name that ships with smilex.",
     ),
 ]
 Head = Annotated[

@@ -208,7 +208,7 @@ def _base_config(model: str | ExLMConfig | None, encoder: str | Path | None) -> 
         raise SmilexError("encoder already has a size: give either model or encoder")
     if isinstance(model, ExLMConfig):
         return model
-    return starting_config(None if encoder is None else Path(encoder), model or "small")
+    return starting_config(None if encoder is None else Path(encoder), model)
 
 
 def _network(objective: Objective, encoder: str | Path | None) -> ExLMPreTrainedModel:

@@ -31,7 +31,9 @@ from smilex.trainer import QuietTrainer
 PROBLEM_TYPES = {"regression": REGRESSION, "classification": CLASSIFICATION}
 
 
-def property_config(data: PropertyDataset, source: Path | None, model: str, pooling: str, recipe: Recipe) -> ExLMConfig:
+def property_config(
+    data: PropertyDataset, source: Path | None, model: str | None, pooling: str, recipe: Recipe
+) -> ExLMConfig:
     """Configure a model for the tasks of a dataset, see `smilex.modeling.loading.starting_config`."""
     return starting_config(
         source,

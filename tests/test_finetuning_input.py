@@ -196,6 +196,7 @@ def test_a_missing_file(encoder, tmp_path):
         ({"smiles_column": "mol"}, "no column is called 'mol' (smiles_column); the columns are: 'smiles', 'carbons'"),
         ({"encoder": None, "model": "huge"}, "unknown model size 'huge'"),
         ({"encoder": "smilex-enormous"}, "no encoder 'smilex-enormous'"),
+        ({"model": "tiny"}, "pass encoder=None to start from scratch, or leave model out"),
     ],
 )
 def test_bad_settings_leave_nothing(encoder, tmp_path, changes, message):

@@ -1,8 +1,11 @@
+import importlib
+import inspect
 import json
 import os
 import subprocess
 import sys
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +15,9 @@ from safetensors.torch import load_file
 from scipy.stats import spearmanr
 
 import smilex
-from smilex.inspection import inspect
+from smilex import cli
+from smilex.inspection import inspect as describe
+from smilex.integrations.sklearn import SmilesClassifier, SmilesEmbedder, SmilesRegressor
 from smilex.modeling import ExLMConfig, ExLMModel
 from smilex.modeling.loading import SHIPPED, find_encoder, load_config
 from smilex.runs import save_model
@@ -38,6 +43,24 @@ def test_it_is_the_encoder_where_none_is_named(monkeypatch, tmp_path):
     assert np.isfinite(vectors).all()
     assert not np.allclose(vectors[0], vectors[1], atol=0.1)
     np.testing.assert_array_equal(vectors, smilex.embed(DRUGS, SMALL))
+
+
+def takers():
+    """What takes the encoder of the package where none is named."""
+    found = {name: each for name in smilex.__all__ if inspect.isfunction(each := getattr(smilex, name))}
+    found |= {f"cli.{name}": getattr(cli, name) for name in ("finetune", "embed", "fill_mask")}
+    found |= {kind.__name__: kind for kind in (SmilesEmbedder, SmilesRegressor, SmilesClassifier)}
+    if find_spec("deepchem"):
+        deepchem = importlib.import_module("smilex.integrations.deepchem")
+        found |= {name: getattr(deepchem, name) for name in ("ExLMFeaturizer", "ExLMTorchModel")}
+    return {name: each for name, each in found.items() if "encoder" in inspect.signature(each).parameters}
+
+
+def test_everything_that_takes_an_encoder_defaults_to_it():
+    defaults = {name: inspect.signature(each).parameters["encoder"].default for name, each in takers().items()}
+    assert defaults.pop("pretrain") is None  # it makes encoders
+    assert {"embed", "embed_file", "finetune", "fill_mask", "SmilesRegressor"} <= set(defaults)
+    assert set(defaults.values()) == {smilex.DEFAULT_ENCODER}
 
 
 def test_rounding_to_half_precision_changes_no_prediction_and_no_rank(tmp_path):
@@ -71,7 +94,7 @@ def test_the_card_tells_what_the_report_does():
 
 
 def test_info_describes_it():
-    described = inspect("smilex-small")
+    described = describe("smilex-small")
     assert described["kind"] == "ExLMModel"
     assert described["size"] == "4 layers of width 128, 4 attention heads"
     assert described["held-out r2"] == "0.763"

@@ -50,7 +50,7 @@ def trainer_of(table, directory, encoder, **settings):
     recipe = Recipe(**settings)
     directory.mkdir(exist_ok=True)
     torch.manual_seed(0)
-    network = property_network(property_config(data, encoder, "tiny", "mean", recipe), encoder)
+    network = property_network(property_config(data, encoder, None, "mean", recipe), encoder)
     return PropertyTrainer(network, task, recipe, directory, seed=0, progress=False)
 
 

@@ -53,7 +53,7 @@ def test_each_setting_reaches_the_recipe(name, tmp_path, monkeypatch):
     assert "seen enough" in CliRunner().invoke(cli.app, command).output
     for estimator, y in ((SmilesRegressor, [1.0, 2.0]), (SmilesClassifier, [0, 1])):
         with pytest.raises(SmilexError, match="seen enough"):
-            estimator(model="tiny", **{name: CHANGED[name]}).fit(["C", "CC"], y)
+            estimator(**{name: CHANGED[name]}).fit(["C", "CC"], y)
     assert seen == 3 * [expected]
 
 
@@ -117,7 +117,7 @@ def test_seeds_that_are_no_count(value, tmp_path):
 @pytest.mark.parametrize("value", ["0.1", None, True])
 def test_a_validation_fraction_that_is_no_number(value):
     with pytest.raises(SmilexError, match=r"^validation_fraction must be a number, not"):
-        SmilesRegressor(model="tiny", validation_fraction=value).fit(["C", "CC"], [1.0, 2.0])
+        SmilesRegressor(validation_fraction=value).fit(["C", "CC"], [1.0, 2.0])
 
 
 def test_an_encoder_that_is_no_path(tmp_path):

@@ -196,20 +196,40 @@ def load_model(
     return model.eval()
 
 
-def starting_config(source: Path | None, size: str, **fields: Any) -> ExLMConfig:
+def starting_config(source: Path | None, size: str | None, **fields: Any) -> ExLMConfig:
     """Configure a new model: that of the encoder in `source`, or of a preset size where there is none.
 
     Parameters
     ----------
     source : Path or None
         Directory of a saved model.
-    size : str
-        Name of a preset.
+    size : str or None
+        Name of a preset, without a `source`; None is "small".
     **fields
         What to set besides.
+
+    Raises
+    ------
+    SmilexError
+        If there are both an encoder and a size, of which one would have no effect, or either cannot be used.
+
+    Examples
+    --------
+    >>> starting_config(None, "tiny").hidden_size, starting_config(None, None).hidden_size
+    (128, 256)
+    >>> starting_config(Path("runs/encoder"), "base")
+    Traceback (most recent call last):
+    ...
+    smilex.errors.SmilexError: model='base' is the size of a new encoder, and encoder has its own: pass encoder=None \
+    to start from scratch, or leave model out
     """
     if source is None:
-        return ExLMConfig.from_preset(size, vocab_size=len(SmilesTokenizer()), **fields)
+        return ExLMConfig.from_preset("small" if size is None else size, vocab_size=len(SmilesTokenizer()), **fields)
+    if size is not None:
+        raise SmilexError(
+            f"model={size!r} is the size of a new encoder, and encoder has its own: pass encoder=None to start from "
+            "scratch, or leave model out"
+        )
     return ExLMConfig(**{**load_config(source).own_fields(), "smilex_version": smilex.__version__, **fields})
 
 

@@ -14,7 +14,7 @@ from smilex.errors import SmilexError
 from smilex.filling import fill_mask
 from smilex.modeling import ExLMConfig, ExLMForMaskedLM, ExLMForMoleculeProperty, ExLMModel
 from smilex.modeling.cross_unmasking import ExLMForCrossUnmasking
-from smilex.modeling.loading import find_encoder, load_config, load_model, quiet_transformers
+from smilex.modeling.loading import find_encoder, load_config, load_model, quiet_transformers, starting_config
 from smilex.modeling.masked_autoencoder import ExLMForMaskedAutoencoding
 from smilex.prediction import predict
 
@@ -328,3 +328,10 @@ def test_weights_of_any_precision_load_as_float32(saved, tmp_path, model_class, 
     assert {weight.dtype for weight in loaded.state_dict().values()} == {torch.float32}
     for name, weight in whole.state_dict().items():
         assert torch.equal(loaded.state_dict()[name], weight.to(dtype).float())
+
+
+@pytest.mark.parametrize("size", ["small", ""])
+def test_a_size_beside_an_encoder_is_refused_even_where_it_is_the_default(saved, size):
+    assert starting_config(saved[ExLMModel], None).hidden_size == 32
+    with pytest.raises(SmilexError, match="is the size of a new encoder, and encoder has its own"):
+        starting_config(saved[ExLMModel], size)

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from smilex import DEFAULT_ENCODER
 from smilex.data.batching import pad
 from smilex.data.random_smiles import RandomSmiles
 from smilex.data.rows import EncodedRows, encode_rows, warn_invalid
@@ -34,10 +35,10 @@ class ExLMTorchModel(deepchem.models.torch_models.TorchModel):
         Columns of y.
     mode : {"regression", "classification"}, default "regression"
         Classification is binary, each task by itself: its labels are 0 and 1.
-    encoder : str, Path or None, default None
+    encoder : str, Path or None, default "smilex-small"
         Directory of a pretrained model, or the name of one that ships with the package; None starts from scratch.
-    model : {"tiny", "small", "base"}, default "small"
-        Size of the encoder from scratch.
+    model : {"tiny", "small", "base"}, optional
+        Size of an encoder from scratch, with ``encoder=None`` alone; "small" by default.
     pooling : {"mean", "cls"}, default "mean"
         What the head reads: the mean over the molecule's tokens, or the first state of [CLS].
     dropout, random_smiles, averaged_smiles : optional
@@ -73,7 +74,7 @@ class ExLMTorchModel(deepchem.models.torch_models.TorchModel):
     --------
     >>> import deepchem
     >>> dataset = deepchem.data.NumpyDataset(["CCO", "c1ccccc1", "CCN"], np.array([[-0.3], [2.1], [-0.1]]))
-    >>> model = ExLMTorchModel(n_tasks=1, model="tiny", batch_size=2)
+    >>> model = ExLMTorchModel(n_tasks=1, batch_size=2)
     >>> loss = model.fit(dataset, nb_epoch=1)
     >>> model.predict(dataset).shape
     (3, 1)
@@ -83,9 +84,9 @@ class ExLMTorchModel(deepchem.models.torch_models.TorchModel):
         self,
         n_tasks: int,
         mode: Literal["regression", "classification"] = "regression",
-        encoder: str | Path | None = None,
+        encoder: str | Path | None = DEFAULT_ENCODER,
         *,
-        model: str = "small",
+        model: str | None = None,
         pooling: Literal["mean", "cls"] = "mean",
         dropout: float | None = Recipe.dropout,
         random_smiles: bool = Recipe.random_smiles,

@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from smilex import DEFAULT_ENCODER
 from smilex.data.properties import Kind, PropertyDataset
 from smilex.data.rows import EncodedRows, encode_rows, warn_invalid
 from smilex.data.splits import Split
@@ -39,8 +40,8 @@ class SmilesModel(BaseEstimator):
 
     def __init__(
         self,
-        encoder: str | Path | None = None,
-        model: str = "small",
+        encoder: str | Path | None = DEFAULT_ENCODER,
+        model: str | None = None,
         *,
         pooling: Literal["mean", "cls"] = "mean",
         epochs: int = Recipe.epochs,

@@ -22,10 +22,10 @@ class SmilesRegressor(RegressorMixin, SmilesModel):
 
     Parameters
     ----------
-    encoder : str, Path or None, default None
+    encoder : str, Path or None, default "smilex-small"
         Directory of a pretrained model, or the name of one that ships with the package; None starts from scratch.
-    model : {"tiny", "small", "base"}, default "small"
-        Size of the encoder from scratch.
+    model : {"tiny", "small", "base"}, optional
+        Size of an encoder from scratch, with ``encoder=None`` alone; "small" by default.
     pooling : {"mean", "cls"}, default "mean"
         What the head reads: the mean over the molecule's tokens, or the first state of [CLS].
     epochs, patience : int, default 50 and 10
@@ -63,7 +63,7 @@ class SmilesRegressor(RegressorMixin, SmilesModel):
     Examples
     --------
     >>> smiles = ["C" * n + "O" for n in range(1, 13)]
-    >>> regressor = SmilesRegressor(model="tiny", epochs=1, random_state=0)
+    >>> regressor = SmilesRegressor(epochs=1, random_state=0)
     >>> regressor.fit(smiles, range(1, 13)).predict(["CCO", "c1ccccc1"]).shape
     (2,)
     """
@@ -120,10 +120,10 @@ class SmilesClassifier(ClassifierMixin, SmilesModel):
 
     Parameters
     ----------
-    encoder : str, Path or None, default None
+    encoder : str, Path or None, default "smilex-small"
         Directory of a pretrained model, or the name of one that ships with the package; None starts from scratch.
-    model : {"tiny", "small", "base"}, default "small"
-        Size of the encoder from scratch.
+    model : {"tiny", "small", "base"}, optional
+        Size of an encoder from scratch, with ``encoder=None`` alone; "small" by default.
     pooling : {"mean", "cls"}, default "mean"
         What the head reads: the mean over the molecule's tokens, or the first state of [CLS].
     epochs, patience : int, default 50 and 10
@@ -165,7 +165,7 @@ class SmilesClassifier(ClassifierMixin, SmilesModel):
     Examples
     --------
     >>> smiles = ["C" * n + end for n in range(1, 9) for end in "ON"]
-    >>> classifier = SmilesClassifier(model="tiny", epochs=1, random_state=0)
+    >>> classifier = SmilesClassifier(epochs=1, random_state=0)
     >>> classifier.fit(smiles, ["alcohol", "amine"] * 8).predict_proba(["CCO"]).shape
     (1, 2)
     """

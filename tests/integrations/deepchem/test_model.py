@@ -17,6 +17,7 @@ from smilex.data.rows import InvalidMoleculeWarning
 from smilex.errors import SmilexError
 from smilex.integrations.deepchem import ExLMTorchModel
 from smilex.modeling import ExLMModel
+from smilex.modeling.loading import find_encoder, load_model
 
 RINGS = ["c1ccccc1", "C1CCCCC1", "c1ccncc1", "C1CC1", "c1ccsc1", "C1CCNCC1", "c1ccoc1", "C1CCC1"]
 MOLECULES = ["C" * n + ring + end for ring in RINGS for n in range(1, 5) for end in ("", "O")]
@@ -80,8 +81,14 @@ def test_fit_starts_from_the_encoder(make, encoder):
     saved = ExLMModel.from_pretrained(encoder).state_dict()
     for name, weights in make().model.network.exlm.state_dict().items():
         torch.testing.assert_close(weights, saved[name])
-    scratch = ExLMTorchModel(1, model="tiny").model.network.exlm
-    assert scratch.config.hidden_size == 128
+
+
+def test_an_encoder_from_scratch_and_the_one_of_the_package_where_none_is_named():
+    assert ExLMTorchModel(1, encoder=None).model.network.config.hidden_size == 256
+    assert ExLMTorchModel(1, encoder=None, model="tiny").model.network.config.hidden_size == 128
+    found = ExLMTorchModel(1).model.network.exlm.state_dict()
+    for name, weights in load_model(ExLMModel, find_encoder("smilex-small")).state_dict().items():
+        torch.testing.assert_close(found[name], weights)
 
 
 def test_a_prediction_does_not_depend_on_the_batch(make):
@@ -366,13 +373,14 @@ def test_learning_rate_schedules_and_callbacks_of_deepchem_work(make):
         ({"averaged_smiles": 0}, "at least 1"),
         ({"dropout": 1.0}, "dropout is a share"),
         ({"encoder": "no such"}, "no encoder 'no such'"),
-        ({"model": "huge"}, "unknown model size 'huge'"),
+        ({"encoder": None, "model": "huge"}, "unknown model size 'huge'"),
+        ({"model": "tiny"}, "pass encoder=None to start from scratch, or leave model out"),
         ({"pooling": "max"}, "pooling is"),
     ],
 )
 def test_bad_settings_are_refused(arguments, message):
     with pytest.raises(SmilexError, match=message):
-        ExLMTorchModel(**{"n_tasks": 1, "model": "tiny", **arguments})
+        ExLMTorchModel(**{"n_tasks": 1, **arguments})
 
 
 @pytest.mark.filterwarnings("ignore::smilex.data.rows.InvalidMoleculeWarning")

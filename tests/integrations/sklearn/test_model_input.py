@@ -21,6 +21,7 @@ from smilex.integrations.sklearn.base import _hold_out
         ({"pooling": "max"}, "pooling"),
         ({"encoder": None, "model": "huge"}, "unknown model size"),
         ({"encoder": "no-such-encoder"}, "no encoder"),
+        ({"model": "tiny"}, "pass encoder=None to start from scratch, or leave model out"),
     ],
 )
 def test_settings_that_cannot_be_used(quick, molecules, settings, message):

@@ -18,6 +18,7 @@ from smilex.data.rows import InvalidMoleculeWarning
 from smilex.errors import SmilexError
 from smilex.integrations.sklearn import SmilesClassifier, SmilesRegressor
 from smilex.modeling import ExLMModel
+from smilex.modeling.loading import find_encoder, load_model
 
 BAD = {3: "C1CC", 17: "", 40: None, 41: 3.5, 63: "not a molecule"}
 
@@ -126,10 +127,17 @@ def test_one_column_stays_a_column(quick, molecules):
 
 
 def test_from_scratch(molecules):
-    regressor = SmilesRegressor(model="tiny", epochs=1, random_state=0).fit(molecules, carbons(molecules))
+    regressor = SmilesRegressor(None, "tiny", epochs=1, random_state=0).fit(molecules, carbons(molecules))
     assert regressor.network_.config.hidden_size == 128
     assert np.isfinite(regressor.predict(molecules)).all()
-    assert SmilesRegressor().model == "small"
+
+
+@pytest.mark.parametrize("kind", [SmilesRegressor, SmilesClassifier])
+def test_fit_starts_from_the_encoder_of_the_package_where_none_is_named(kind):
+    settings = {"epochs": 1, "learning_rate": 1e-12, "random_state": 0}
+    fitted = kind(**settings).fit(["CC", "CO", "CN", "CF"], [0, 1, 0, 1]).network_.exlm.state_dict()
+    for name, weights in load_model(ExLMModel, find_encoder("smilex-small")).state_dict().items():
+        torch.testing.assert_close(fitted[name], weights, atol=1e-6, rtol=0)
 
 
 def test_fit_starts_from_the_encoder(quick, molecules):
