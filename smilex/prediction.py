@@ -74,15 +74,14 @@ def predict(
     """
     directories = model_directories(Path(model_dir))
     models = [load_predictor(directory) for directory in directories]
-    _check_alike(directories, models)
+    check_alike(directories, models)
     config = models[0].config
     molecules = list(smiles) if isinstance(smiles, Iterator) else smiles  # they are read twice
     rows = encode_rows(molecules, SmilesTokenizer(), max_length=config.max_position_embeddings, errors=errors)
     warn_invalid(rows.invalid, len(rows.input_ids))
     predictions = np.stack([model.predict_rows(rows.input_ids) for model in models])
-    tasks = [name for _, name in sorted((config.id2label or {}).items())]
     given = [Chem.MolToSmiles(item) if isinstance(item, Chem.Mol) else item for item in molecules]
-    return prediction_table(given, predictions, tasks, rows.invalid)
+    return prediction_table(given, predictions, task_names(config), rows.invalid)
 
 
 class Predictor(NamedTuple):
@@ -147,12 +146,23 @@ def _models(model_dir: Path) -> int:
         raise SmilexError(f"cannot read how many models {report} has: {error}; copy the directory again") from error
 
 
-def _check_alike(directories: Sequence[Path], models: Sequence[Predictor]) -> None:
-    """Refuse models of several runs, whose mean would mean nothing."""
+def check_alike(directories: Sequence[Path], models: Sequence[Predictor]) -> None:
+    """Refuse models of several runs, whose mean would mean nothing.
+
+    Raises
+    ------
+    SmilexError
+        If they do not all predict the same tasks.
+    """
     first = models[0].config
     for directory, model in zip(directories, models, strict=True):
         if (model.config.id2label, model.config.problem_type) != (first.id2label, first.problem_type):
             raise SmilexError(f"{directory} predicts something else than {directories[0]}: they are not of one run")
+
+
+def task_names(config: ExLMConfig) -> list[str]:
+    """Names of the tasks, in the order of a model's outputs."""
+    return [str(name) for _, name in sorted((config.id2label or {}).items())]
 
 
 def predict_rows(model: ExLMForMoleculeProperty, rows: Sequence[Sequence[int] | None]) -> NDArray[np.float32]:

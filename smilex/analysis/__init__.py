@@ -1,4 +1,4 @@
-"""What an encoder has learned, in figures: rank, entropy, retrieval, alignment, uniformity, neighbourhoods.
+"""What an encoder has learned, in figures, and what a prediction comes from, atom by atom.
 
 Functions of arrays need numpy and little else. Functions of molecules load an encoder; they are imported, with torch,
 when they are first used.
@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from smilex.analysis.attribution import Attribution, attribute
     from smilex.analysis.molecules import (
         alignment_and_uniformity,
         layer_ranks,
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Analysis": "smilex.analysis.summary",
+    "Attribution": "smilex.analysis.attribution",
     "alignment": "smilex.analysis.similarity",
     "alignment_and_uniformity": "smilex.analysis.molecules",
     "analyze": "smilex.analysis.summary",
+    "attribute": "smilex.analysis.attribution",
     "effective_rank": "smilex.analysis.rank",
     "layer_ranks": "smilex.analysis.molecules",
     "neighbourhood_agreement": "smilex.analysis.similarity",
@@ -36,9 +39,11 @@ _HOMES = {
 
 __all__ = [
     "Analysis",
+    "Attribution",
     "alignment",
     "alignment_and_uniformity",
     "analyze",
+    "attribute",
     "effective_rank",
     "layer_ranks",
     "neighbourhood_agreement",
