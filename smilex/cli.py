@@ -21,6 +21,7 @@ from smilex.options import (
     Corpus,
     DataDirectory,
     Dataset,
+    DemoPretraining,
     Dropout,
     Encoder,
     Engine,
@@ -370,21 +371,13 @@ def demo(
         ),
     ] = Path("demo-run"),
     *,
-    pretrain: Annotated[
-        bool,
-        typer.Option(
-            "--pretrain",
-            help="Pretrain an encoder, too, on 5 000 molecules inside RDKit, fine-tune it like the others, and let it "
-            "complete a molecule; this takes two minutes more.",
-        ),
-    ] = False,
+    pretrain: DemoPretraining = False,
 ) -> None:
     """Fine-tune the encoder of smilex on data inside RDKit, beside simpler predictors: a tour in 3 minutes on 2 cores.
 
-    It predicts the inhibition of Nav1.7 by the mean, by a random forest on
-    ECFP4 fingerprints, by a network from scratch, by the same network
-    pretrained, and by scikit-learn on the vectors of the latter. The code of
-    the tour is smilex/demo.py.
+    It compares the mean, a random forest on ECFP4 fingerprints, a network from
+    scratch, the same network pretrained, and scikit-learn on its vectors, on
+    Nav1.7 inhibitors. The code of the tour is smilex/demo.py.
 
     [bold]Examples[/bold]
       smilex demo

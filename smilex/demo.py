@@ -136,15 +136,16 @@ def _pretrain(directory: Path, results: Figures, recipe: Mapping[str, Any]) -> l
 
 def _summary(directory: Path, results: Figures, rows: Mapping[str, Any]) -> list[Any]:
     """Lay out the figures, what pretraining has changed, and where things lie."""
-    scratch, tuned = (results[name]["test"]["rmse"] for name in ("ExLM from scratch", f"{DEFAULT_ENCODER} fine-tuned"))
+    scratch, tuned = (results[name] for name in ("ExLM from scratch", f"{DEFAULT_ENCODER} fine-tuned"))
+    valid, test = (tuned[part]["rmse"]["mean"] - scratch[part]["rmse"]["mean"] for part in ("valid", "test"))
     fine_tuned = directory / "fine-tuned"
     title = (
         f"{DATASET}, {rows['valid']} validation and {rows['test']} test molecules with scaffolds not seen in training; "
         f"mean ± sd over {SEEDS} seeds"
     )
     difference = (
-        f"{DEFAULT_ENCODER} in place of random weights changes the test RMSE of the network by "
-        f"{tuned['mean'] - scratch['mean']:+.3f}."
+        f"{DEFAULT_ENCODER} in place of random weights changes the RMSE of the network by {valid:+.3f} on the "
+        f"validation and {test:+.3f} on the test part."
     )
     figures = [
         (name, *map(mean_sd, (parts["valid"]["rmse"], parts["test"]["rmse"], parts["test"]["r2"])))
