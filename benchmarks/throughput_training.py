@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import torch
 from throughput_corpus import Mixture
 from throughput_measure import PRECISIONS, Figures, Size, limits, split_limits, take_turns
@@ -170,7 +171,8 @@ def epochs(mixture: Mixture, size: Size, folder: Path) -> tuple[dict[str, Callab
     """Return what trains each row for an epoch and says how long it took, and the molecules of an epoch."""
     data = {name: training_data(mixture, size, name, folder) for name in ("exlm", "mlm")}
     corpus = load_corpus(mixture.smiles[: size.trained], cache_dir=folder / "cache", progress=False)
-    rows = corpus.dataset.select(data["mlm"].rows).select_columns(["input_ids"])
+    trained = np.delete(np.arange(len(corpus.dataset)), data["mlm"].held_out_rows)
+    rows = corpus.dataset.select(trained).select_columns(["input_ids"])
     torch.manual_seed(0)
     found: dict[str, Callable[[], float]] = {}
     names: tuple[Precision, ...] = ("fp32", "bf16")

@@ -1,6 +1,7 @@
 """The molecules of a pretraining run, in batches: what is trained on at each step, and what is held out."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import datasets
 import numpy as np
@@ -17,6 +18,35 @@ from smilex.objectives.base import Batch
 HELD_OUT_SHARE = 0.05
 HELD_OUT_AT_MOST = 1000
 """Held-out molecules: enough for two digits of accuracy, few enough to look at often."""
+
+
+@dataclass(frozen=True)
+class RowsWithout:
+    """All rows of a corpus but a few, without a list of them; row i of these is row `self[i]` of the corpus.
+
+    Parameters
+    ----------
+    size : int
+        Rows of the corpus.
+    left_out : int array, shape (n,)
+        Rows that are left out, in order.
+
+    Examples
+    --------
+    >>> rows = RowsWithout(6, np.array([0, 3]))
+    >>> len(rows), rows[np.arange(4)].tolist()
+    (4, [1, 2, 4, 5])
+    """
+
+    size: int
+    left_out: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return self.size - len(self.left_out)
+
+    def __getitem__(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        before = np.searchsorted(self.left_out - np.arange(len(self.left_out)), places, side="right")
+        return places + before
 
 
 class PretrainingData(Dataset):
@@ -36,12 +66,12 @@ class PretrainingData(Dataset):
         size = len(corpus.dataset)
         if size < 2:
             raise SmilexError("pretraining needs at least 2 molecules: one is held out")
-        order = np.random.default_rng(seed).permutation(size)
         held_out = min(max(1, round(HELD_OUT_SHARE * size)), HELD_OUT_AT_MOST)
-        lengths = corpus.dataset.with_format("numpy")["length"][:].astype(np.int64)
         self.objective = objective
-        self.held_out_rows, self.rows = order[:held_out], order[held_out:]
-        self.batches = objective.batches(lengths[self.rows], seed)
+        self.held_out_rows = np.sort(np.random.default_rng(seed).choice(size, held_out, replace=False))
+        self.rows = RowsWithout(size, self.held_out_rows)
+        lengths = _lengths(corpus.dataset)
+        self.batches = objective.batches(np.delete(lengths, self.held_out_rows), seed)
         self._held_out_batches = objective.batches(lengths[self.held_out_rows], seed)
         self._corpus = corpus
         self._molecules = corpus.dataset.select_columns(["smiles", "input_ids"]).with_format("numpy")
@@ -71,6 +101,16 @@ class PretrainingData(Dataset):
         columns = self._molecules[rows]
         columns["smiles"] = columns["smiles"].tolist()  # str, where numpy has its own kind
         return [Molecule(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
+
+
+def _lengths(dataset: datasets.Dataset) -> NDArray[np.int32]:
+    """Read the lengths of all molecules, four bytes each."""
+    lengths = np.empty(len(dataset), dtype=np.int32)
+    start = 0
+    for piece in dataset.data.column("length").iterchunks():
+        lengths[start : start + len(piece)] = piece.to_numpy()
+        start += len(piece)
+    return lengths
 
 
 class FirstBatches(Dataset):

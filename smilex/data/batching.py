@@ -1,11 +1,17 @@
 """Which molecules form which batch: batches of like lengths within a budget of tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smilex.errors import SmilexError
+
+RUN = 1_000
+"""Molecules that lie side by side in a corpus and are batched together: few enough to mix well, many enough to read."""
+
+RUNS_PER_BLOCK = 1_000
 
 
 def pad(rows: Sequence[NDArray[np.integer]], value: int) -> NDArray[np.int64]:
@@ -29,16 +35,22 @@ class LengthBatches:
     to the budget, or into batches of so many molecules; the batches of an epoch come in random order. So a run can be
     taken up at any batch, or shared out among processes, without a word between them.
 
+    More than a million molecules are sorted a block at a time, so that their lengths are all that has to be in memory
+    of more. A block is made of runs of neighbours from all over the corpus, which are the same in each epoch; the order
+    of the blocks is not.
+
     Parameters
     ----------
     lengths : int array, shape (n,)
-        What each molecule costs, in tokens.
+        Tokens of each molecule.
     tokens_per_batch : int, optional
         Tokens of a batch, at most; a molecule that is longer forms a batch of its own.
     seed : int, default 0
         Seed of the order.
     molecules_per_batch : int, optional
-        Molecules of a batch, in place of `tokens_per_batch`; the longest ones may be fewer.
+        Molecules of a batch, in place of `tokens_per_batch`; the longest ones of a block may be fewer.
+    encoded : callable, optional
+        Lengths → what molecules of these lengths cost, in tokens, where that is something else.
 
     Raises
     ------
@@ -56,47 +68,74 @@ class LengthBatches:
 
     def __init__(
         self,
-        lengths: NDArray[np.int64],
+        lengths: NDArray[np.integer],
         tokens_per_batch: int | None = None,
         seed: int = 0,
         *,
         molecules_per_batch: int | None = None,
+        encoded: Callable[[NDArray[np.int64]], NDArray[np.int64]] | None = None,
     ) -> None:
         if not len(lengths):
             raise SmilexError("there is no molecule to batch")
-        self._lengths = np.asarray(lengths)
-        self._seed = seed
         if tokens_per_batch is not None:
-            if tokens_per_batch < 1:
-                raise SmilexError(f"tokens_per_batch must be positive, not {tokens_per_batch}")
-            self._ends = _batch_ends(np.sort(self._lengths), tokens_per_batch)
+            self._ends = partial(_ends_within, tokens_per_batch=_positive("tokens_per_batch", tokens_per_batch))
         else:
-            size = molecules_per_batch or 0
-            if size < 1:
-                raise SmilexError(f"molecules_per_batch must be positive, not {molecules_per_batch}")
-            self._ends = [*range(size, len(lengths), size), len(lengths)]
-        self._epoch = -1
-        self._batches: list[NDArray[np.int64]] = []
-
-    @property
-    def per_epoch(self) -> int:
+            self._ends = partial(_ends_of, size=_positive("molecules_per_batch", molecules_per_batch or 0))
+        self._lengths = np.asarray(lengths)
+        self._encoded = encoded
+        self._seed = seed
+        runs = np.random.default_rng(seed).permutation(-(-len(lengths) // RUN))
+        self._blocks = [np.sort(runs[start : start + RUNS_PER_BLOCK]) for start in range(0, len(runs), RUNS_PER_BLOCK)]
+        counts = [len(self._ends(np.sort(self._costs(self._rows(block))))) for block in range(len(self._blocks))]
+        self._counts = np.array(counts)
+        self.per_epoch = sum(counts)
         """Batches that cover each molecule once."""
-        return len(self._ends)
+        self._held = -1, -1
+        self._batches: list[NDArray[np.int64]] = []
 
     def __getitem__(self, index: int) -> NDArray[np.int64]:
         """Row numbers of batch `index`, counted through all epochs."""
         epoch, place = divmod(index, self.per_epoch)
-        if epoch != self._epoch:
-            rng = np.random.default_rng((self._seed, epoch))
-            order = np.lexsort((rng.random(len(self._lengths)), self._lengths))
-            self._batches = np.split(order, self._ends[:-1])
+        order = np.random.default_rng((self._seed, epoch, len(self._blocks))).permutation(len(self._blocks))
+        ends = self._counts[order].cumsum()
+        turn = int(np.searchsorted(ends, place, side="right"))
+        self._hold(epoch, int(order[turn]))
+        return self._batches[place - int(ends[turn])]
+
+    def _hold(self, epoch: int, block: int) -> None:
+        """Cut a block into batches, unless that is the last one that was cut."""
+        if self._held != (epoch, block):
+            rows = self._rows(block)
+            costs = self._costs(rows)
+            rng = np.random.default_rng((self._seed, epoch, block))
+            order = np.lexsort((rng.random(len(rows)), costs))
+            self._batches = np.split(rows[order], self._ends(costs[order])[:-1])
             rng.shuffle(self._batches)
-            self._epoch = epoch
-        return self._batches[place]
+            self._held = epoch, block
+
+    def _rows(self, block: int) -> NDArray[np.int64]:
+        """Rows of a block, in the order of the corpus."""
+        rows = (self._blocks[block][:, None] * RUN + np.arange(RUN)).ravel()
+        return rows[rows < len(self._lengths)]
+
+    def _costs(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        lengths = self._lengths[rows].astype(np.int64)
+        return lengths if self._encoded is None else self._encoded(lengths)
 
 
-def _batch_ends(sorted_lengths: NDArray[np.int64], tokens_per_batch: int) -> list[int]:
-    """Where each batch of the sorted molecules ends.
+def _positive(name: str, value: int) -> int:
+    if value < 1:
+        raise SmilexError(f"{name} must be positive, not {value}")
+    return value
+
+
+def _ends_of(sorted_lengths: NDArray[np.int64], size: int) -> list[int]:
+    """Where each batch of so many molecules ends."""
+    return [*range(size, len(sorted_lengths), size), len(sorted_lengths)]
+
+
+def _ends_within(sorted_lengths: NDArray[np.int64], tokens_per_batch: int) -> list[int]:
+    """Where each batch ends that keeps to a budget of tokens.
 
     A batch costs its size times its longest, last molecule, which grows with the size: the largest size within the
     budget is found by bisection.

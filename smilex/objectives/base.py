@@ -70,9 +70,9 @@ class Objective(ABC):
         """Positions that the encoder processes for molecules of these lengths in tokens, for the token budget."""
         return lengths
 
-    def batches(self, lengths: NDArray[np.int64], seed: int) -> LengthBatches:
+    def batches(self, lengths: NDArray[np.integer], seed: int) -> LengthBatches:
         """Share out molecules of these lengths among batches: as many as `tokens_per_batch` has room for."""
-        return LengthBatches(self.encoded_lengths(lengths), self.settings["tokens_per_batch"], seed)
+        return LengthBatches(lengths, self.settings["tokens_per_batch"], seed, encoded=self.encoded_lengths)
 
     def targets(self, corpus: Corpus, *, progress: bool) -> datasets.Dataset | None:
         """Compute what is to be predicted for each molecule of a corpus, which `collate` finds at the molecules.

@@ -65,7 +65,7 @@ class MirrorObjective(Objective):
             raise SmilexError(f"molecules_per_batch must be at least 2, not {self.settings['molecules_per_batch']}")
         self._random_smiles = RandomSmiles(self.config.max_position_embeddings)
 
-    def batches(self, lengths: NDArray[np.int64], seed: int) -> LengthBatches:
+    def batches(self, lengths: NDArray[np.integer], seed: int) -> LengthBatches:
         """Put as many molecules into each batch: they are each other's negatives, which like lengths make harder."""
         return LengthBatches(lengths, seed=seed, molecules_per_batch=self.settings["molecules_per_batch"])
 

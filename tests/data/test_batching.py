@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from smilex.data import batching
 from smilex.data.batching import LengthBatches, pad
 from smilex.errors import SmilexError
 
@@ -25,6 +26,48 @@ def test_a_batch_depends_on_seed_and_number_alone(lengths, budget, number):
     for earlier in range(3):
         used[earlier]
     np.testing.assert_array_equal(used[number], fresh[number])
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(batching, "RUN", 4)
+    monkeypatch.setattr(batching, "RUNS_PER_BLOCK", 3)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lengths, st.integers(1, 300), st.integers(0, 5))
+def test_blocks_cover_each_molecule_once_an_epoch_within_the_budget(lengths, budget, seed):
+    batches = LengthBatches(lengths, budget, seed)
+    for epoch in range(2):
+        rows = [batches[epoch * batches.per_epoch + index] for index in range(batches.per_epoch)]
+        assert sorted(np.concatenate(rows).tolist()) == list(range(len(lengths)))
+        assert all(len(batch) == 1 or len(batch) * lengths[batch].max() <= budget for batch in rows)
+    number = 2 * batches.per_epoch // 3
+    np.testing.assert_array_equal(LengthBatches(lengths, budget, seed)[number], batches[number])
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_a_block_is_read_to_its_end_before_the_next_one_and_blocks_change_places():
+    batches = LengthBatches(np.full(120, 10), 40, 0)  # 3 batches a block
+
+    def blocks(epoch):
+        rows = [batches[epoch * batches.per_epoch + index] for index in range(batches.per_epoch)]
+        return [frozenset(np.concatenate(rows[start : start + 3]).tolist()) for start in range(0, 30, 3)]
+
+    first, second = blocks(0), blocks(1)
+    assert all(len(block) == 12 for block in first)
+    assert set(first) == set(second)
+    assert first != second
+    # Runs of four neighbours, from all over the corpus.
+    assert all({row // 4 * 4 + i for row in block for i in range(4)} == block for block in first)
+    assert any(max(block) - min(block) > 60 for block in first)
+
+
+def test_what_molecules_cost_is_counted_not_their_lengths():
+    batches = LengthBatches(np.arange(1, 9), 40, 0, encoded=lambda lengths: 10 * lengths)
+    rows = [sorted(batches[index].tolist()) for index in range(batches.per_epoch)]
+    assert sorted(rows) == [[0, 1], [2], [3], [4], [5], [6], [7]]
 
 
 def test_batches_are_as_large_as_the_budget_allows():
