@@ -44,7 +44,11 @@ def notebook(request):
 
 
 def test_the_notebooks_are_there():
-    assert [path.name for path in NOTEBOOKS] == ["01_pretrain_finetune.ipynb", "02_deepchem_pipeline.ipynb"]
+    assert [path.name for path in NOTEBOOKS] == [
+        "01_pretrain_finetune.ipynb",
+        "02_deepchem_pipeline.ipynb",
+        "04_embeddings.ipynb",
+    ]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
