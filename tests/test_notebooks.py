@@ -47,6 +47,7 @@ def test_the_notebooks_are_there():
     assert [path.name for path in NOTEBOOKS] == [
         "01_pretrain_finetune.ipynb",
         "02_deepchem_pipeline.ipynb",
+        "03_objectives.ipynb",
         "04_embeddings.ipynb",
     ]
 
