@@ -3,10 +3,13 @@
 All of them run the same program. The first one, of rank 0, writes and speaks for all.
 """
 
+import atexit
+import gc
 import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import TypeVar
 
 from smilex.errors import OneProcessError, SmilexError
@@ -42,8 +45,22 @@ def process_count() -> int:
     import torch
     from accelerate import PartialState
 
+    _leave_at_exit()
     # Without a GPU accelerate keeps to one process unless it is told that the CPU is meant.
     return PartialState(cpu=not torch.cuda.is_available()).num_processes
+
+
+@cache
+def _leave_at_exit() -> None:
+    """Have the threads of gloo end before the interpreter does: one that still frees a tensor then ends in an abort."""
+    import torch.distributed as dist
+
+    def leave() -> None:
+        if dist.is_initialized() and dist.get_backend() == dist.Backend.GLOO:
+            gc.collect()  # models of a finished training hold the group
+            dist.destroy_process_group()
+
+    atexit.register(leave)
 
 
 def _launched_with_others() -> bool:

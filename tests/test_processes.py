@@ -128,6 +128,25 @@ def alone(tmp_path_factory, environment):
     return directory, taken
 
 
+def test_a_job_leaves_its_group_before_the_interpreter_ends():
+    script = """
+import atexit, sys
+import torch.distributed as dist
+from smilex.processes import process_count, wait_for_all
+
+def say(*words):
+    sys.stdout.write(" ".join(map(str, words)) + "\\n")  # in one piece, as two processes write
+
+atexit.register(lambda: say(dist.is_initialized()))  # the last that is called
+count = process_count()
+wait_for_all()
+say(count, dist.is_initialized())
+"""
+    done = start([*TORCHRUN, "--no-python", sys.executable, "-c", script])
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["2 True", "2 True", "False", "False"]
+
+
 def test_two_processes_take_turns_at_the_batches_of_one(pair, alone):
     _, taken = alone
     first, second = batches(pair, 0), batches(pair, 1)
