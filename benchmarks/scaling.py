@@ -12,7 +12,6 @@ shown as a share of the slowest part's.
 
 import argparse
 import json
-import math
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -30,7 +29,7 @@ from throughput_measure import Size
 from throughput_training import floating_point_operations, training_data
 
 from smilex.data.corpus import load_corpus
-from smilex.data.rows import encode_rows
+from smilex.data.rows import EncodedRows, encode_rows
 from smilex.embedding import embed_rows
 from smilex.runs import versions, write_json, write_text
 from smilex.tokenization import SmilesTokenizer
@@ -56,14 +55,14 @@ class Machine:
     cores, gpus, nodes : int
         Cores and GPUs of a node; how many nodes.
     disk, network : float
-        GB/s that a node writes, and that it sends to the others.
+        GB/s that a node writes, and at which GPUs exchange gradients; None for a single one.
     """
 
     cores: int
     gpus: int = 0
     nodes: int = 1
     disk: float = 2.0
-    network: float = math.inf
+    network: float | None = None
 
 
 MACHINES = {
@@ -124,7 +123,11 @@ def measured(throughput: Mapping[str, Any], molecules: int) -> Rates:
         smiles = corpus.dataset["smiles"][:molecules]
         data = training_data(Mixture(Path(), smiles, {}, ""), Size(trained=molecules), "exlm", Path(folder))
     network = data.objective.model_class(data.objective.config)
-    ids = encode_rows(smiles, SmilesTokenizer(), max_length=data.objective.config.max_position_embeddings).input_ids
+
+    def encode() -> EncodedRows:
+        return encode_rows(smiles, SmilesTokenizer(), max_length=network.config.max_position_embeddings)
+
+    ids = encode().input_ids
     steps = range(data.batches.per_epoch)
     batches = [data[step] for step in steps]
     trained = sum(len(batch["input_ids"]) for batch in batches)
@@ -135,7 +138,7 @@ def measured(throughput: Mapping[str, Any], molecules: int) -> Rates:
 
     return Rates(
         cleaned=rows["corpus"]["clean and tokenise, one core"]["median"],
-        encoded=len(smiles) / _seconds(lambda: encode_rows(smiles, SmilesTokenizer(), max_length=512)),
+        encoded=len(smiles) / _seconds(encode),
         batched=trained / _seconds(lambda: [data[step] for step in steps]),
         trained=rows["step"]["ExLM fp32"]["median"],
         embedded=rows["embedding"]["the encoder's forward alone"]["median"],
@@ -161,7 +164,7 @@ def pretrain(rates: Rates, machine: Machine) -> dict[str, float]:
     gpus = machine.nodes * machine.gpus
     step = rates.molecules_per_batch * rates.training_gflop / (SUSTAINED_TFLOPS * 1e3)
     # A ring sends and receives the gradients about twice; within a node if there is no other.
-    exchange = 2 * (gpus - 1) / gpus * rates.gradient_bytes / (machine.network * 1e9)
+    exchange = 2 * (gpus - 1) / gpus * rates.gradient_bytes / (machine.network * 1e9) if machine.network else 0.0
     return {"cores": cores * rates.batched, "GPUs": gpus * rates.molecules_per_batch / (step + exchange)}
 
 
@@ -298,7 +301,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = figures(rates, chosen.batches)
     assumed = {"sustained_tflops": SUSTAINED_TFLOPS, "machines": {name: asdict(m) for name, m in MACHINES.items()}}
     content = {"rates": asdict(rates), "assumed": assumed, "rows": rows, "versions": versions()}
-    write_json(chosen.results / "scaling.json", json.loads(json.dumps(content).replace("Infinity", "null")))
+    write_json(chosen.results / "scaling.json", content)
     text = report(rows, rates)
     write_text(chosen.results / "scaling.md", text)
     print(text)

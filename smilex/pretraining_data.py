@@ -70,7 +70,7 @@ class PretrainingData(Dataset):
         self.objective = objective
         self.held_out_rows = np.sort(np.random.default_rng(seed).choice(size, held_out, replace=False))
         self.rows = RowsWithout(size, self.held_out_rows)
-        lengths = _lengths(corpus.dataset)
+        lengths = corpus.dataset.with_format("numpy")["length"][:]  # int32, as many as there are molecules
         self.batches = objective.batches(np.delete(lengths, self.held_out_rows), seed)
         self._held_out_batches = objective.batches(lengths[self.held_out_rows], seed)
         self._corpus = corpus
@@ -101,16 +101,6 @@ class PretrainingData(Dataset):
         columns = self._molecules[rows]
         columns["smiles"] = columns["smiles"].tolist()  # str, where numpy has its own kind
         return [Molecule(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
-
-
-def _lengths(dataset: datasets.Dataset) -> NDArray[np.int32]:
-    """Read the lengths of all molecules, four bytes each."""
-    lengths = np.empty(len(dataset), dtype=np.int32)
-    start = 0
-    for piece in dataset.data.column("length").iterchunks():
-        lengths[start : start + len(piece)] = piece.to_numpy()
-        start += len(piece)
-    return lengths
 
 
 class FirstBatches(Dataset):

@@ -90,28 +90,31 @@ class LengthBatches:
         self._counts = np.array(counts)
         self.per_epoch = sum(counts)
         """Batches that cover each molecule once."""
-        self._held = -1, -1
+        self._epoch = -1
+        self._block = -1
         self._batches: list[NDArray[np.int64]] = []
 
     def __getitem__(self, index: int) -> NDArray[np.int64]:
         """Row numbers of batch `index`, counted through all epochs."""
         epoch, place = divmod(index, self.per_epoch)
-        order = np.random.default_rng((self._seed, epoch, len(self._blocks))).permutation(len(self._blocks))
-        ends = self._counts[order].cumsum()
-        turn = int(np.searchsorted(ends, place, side="right"))
-        self._hold(epoch, int(order[turn]))
-        return self._batches[place - int(ends[turn])]
+        if epoch != self._epoch:
+            self._epoch, self._block = epoch, -1
+            self._order = np.random.default_rng((self._seed, epoch, len(self._blocks))).permutation(len(self._blocks))
+            self._last = self._counts[self._order].cumsum()
+        turn = int(np.searchsorted(self._last, place, side="right"))
+        self._cut(int(self._order[turn]))
+        return self._batches[place - int(self._last[turn])]
 
-    def _hold(self, epoch: int, block: int) -> None:
-        """Cut a block into batches, unless that is the last one that was cut."""
-        if self._held != (epoch, block):
+    def _cut(self, block: int) -> None:
+        """Cut a block into the batches of this epoch, unless it was the last one that was cut."""
+        if block != self._block:
             rows = self._rows(block)
             costs = self._costs(rows)
-            rng = np.random.default_rng((self._seed, epoch, block))
+            rng = np.random.default_rng((self._seed, self._epoch, block))
             order = np.lexsort((rng.random(len(rows)), costs))
             self._batches = np.split(rows[order], self._ends(costs[order])[:-1])
             rng.shuffle(self._batches)
-            self._held = epoch, block
+            self._block = block
 
     def _rows(self, block: int) -> NDArray[np.int64]:
         """Rows of a block, in the order of the corpus."""

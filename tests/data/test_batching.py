@@ -10,14 +10,22 @@ from smilex.errors import SmilexError
 lengths = st.lists(st.integers(1, 60), min_size=1, max_size=80).map(np.array)
 
 
+def epoch_of(batches, number=0):
+    """All batches of an epoch."""
+    return [batches[number * batches.per_epoch + index] for index in range(batches.per_epoch)]
+
+
+def check_two_epochs(batches, lengths, budget):
+    """Each covers each molecule once, within the budget."""
+    for number in range(2):
+        rows = epoch_of(batches, number)
+        assert sorted(np.concatenate(rows).tolist()) == list(range(len(lengths)))
+        assert all(len(batch) == 1 or len(batch) * lengths[batch].max() <= budget for batch in rows)
+
+
 @given(lengths, st.integers(1, 300), st.integers(0, 5))
 def test_an_epoch_covers_each_molecule_once_within_the_budget(lengths, budget, seed):
-    batches = LengthBatches(lengths, budget, seed)
-    for epoch in range(2):
-        rows = [batches[epoch * batches.per_epoch + index] for index in range(batches.per_epoch)]
-        assert sorted(np.concatenate(rows).tolist()) == list(range(len(lengths)))
-        for batch in rows:
-            assert len(batch) == 1 or len(batch) * lengths[batch].max() <= budget
+    check_two_epochs(LengthBatches(lengths, budget, seed), lengths, budget)
 
 
 @given(lengths, st.integers(1, 300), st.integers(0, 200))
@@ -39,10 +47,7 @@ def small_blocks(monkeypatch):
 @given(lengths, st.integers(1, 300), st.integers(0, 5))
 def test_blocks_cover_each_molecule_once_an_epoch_within_the_budget(lengths, budget, seed):
     batches = LengthBatches(lengths, budget, seed)
-    for epoch in range(2):
-        rows = [batches[epoch * batches.per_epoch + index] for index in range(batches.per_epoch)]
-        assert sorted(np.concatenate(rows).tolist()) == list(range(len(lengths)))
-        assert all(len(batch) == 1 or len(batch) * lengths[batch].max() <= budget for batch in rows)
+    check_two_epochs(batches, lengths, budget)
     number = 2 * batches.per_epoch // 3
     np.testing.assert_array_equal(LengthBatches(lengths, budget, seed)[number], batches[number])
 
@@ -52,7 +57,7 @@ def test_a_block_is_read_to_its_end_before_the_next_one_and_blocks_change_places
     batches = LengthBatches(np.full(120, 10), 40, 0)  # 3 batches a block
 
     def blocks(epoch):
-        rows = [batches[epoch * batches.per_epoch + index] for index in range(batches.per_epoch)]
+        rows = epoch_of(batches, epoch)
         return [frozenset(np.concatenate(rows[start : start + 3]).tolist()) for start in range(0, 30, 3)]
 
     first, second = blocks(0), blocks(1)
@@ -66,7 +71,7 @@ def test_a_block_is_read_to_its_end_before_the_next_one_and_blocks_change_places
 
 def test_what_molecules_cost_is_counted_not_their_lengths():
     batches = LengthBatches(np.arange(1, 9), 40, 0, encoded=lambda lengths: 10 * lengths)
-    rows = [sorted(batches[index].tolist()) for index in range(batches.per_epoch)]
+    rows = [sorted(batch.tolist()) for batch in epoch_of(batches)]
     assert sorted(rows) == [[0, 1], [2], [3], [4], [5], [6], [7]]
 
 
@@ -79,7 +84,7 @@ def test_batches_are_as_large_as_the_budget_allows():
 @given(lengths, st.integers(1, 100), st.integers(0, 5))
 def test_batches_of_so_many_molecules_cover_each_once_and_are_of_like_lengths(lengths, size, seed):
     batches = LengthBatches(lengths, seed=seed, molecules_per_batch=size)
-    rows = [batches[index] for index in range(batches.per_epoch)]
+    rows = epoch_of(batches)
     assert sorted(np.concatenate(rows).tolist()) == list(range(len(lengths)))
     assert sorted(map(len, rows))[1:] == [size] * (len(rows) - 1)
     spans = sum(np.ptp(lengths[row]) for row in rows)
