@@ -6,6 +6,8 @@ One base (k = 4 states, 15 % of the tokens at random), then each part changed al
   took with the same seed.
 - Without transitions, all paths through the states are equally likely, so that targets are still aligned with states,
   but nothing is learned of which states belong together.
+- Transitions that start uniform: all their weights random and small, where ours start by falling with the distance of
+  two states, see `smilex.modeling.masked_lm.StateTransitions`.
 - Without 2D rotary positions, each state is a place of its own in the expanded sequence. States that only shared their
   token's position, without an index, would be equal to each other.
 - 30 % and 45 % masked; runs of neighbours, or functional groups and rings, masked.
@@ -35,9 +37,12 @@ from pretrained_encoders import (
     training_figures,
 )
 from seed_tables import Column, Rows, markdown, plot, probe_columns
+from torch import nn
 
+from smilex.modeling import ExLMConfig, ExLMForMaskedLM
 from smilex.pretraining import PretrainResult
-from smilex.runs import write_text
+from smilex.runs import save_model, write_text
+from smilex.tokenization import SmilesTokenizer
 
 
 class Variant(NamedTuple):
@@ -47,6 +52,7 @@ class Variant(NamedTuple):
     model: Mapping[str, Any] = MappingProxyType({})
     training: Mapping[str, Any] = MappingProxyType({})
     as_long_as_base: bool = False
+    uniform_start: bool = False
 
 
 BASE = "exlm"
@@ -57,6 +63,7 @@ VARIANTS = {
     "k2": Variant("k = 2", {"num_states": 2}),
     "k8": Variant("k = 8", {"num_states": 8}),
     "no_transitions": Variant("without transitions", {"transitions": False}),
+    "uniform_start": Variant("transitions that start uniform", uniform_start=True),
     "no_rotary_2d": Variant("without 2D rotary positions", {"rotary_2d": False}),
     "masked_30": Variant("30 % masked", training={"mask_ratio": 0.3}),
     "masked_45": Variant("45 % masked", training={"mask_ratio": 0.45}),
@@ -91,7 +98,19 @@ def settings_of(key: Key, arguments: Namespace) -> Settings:
     """Whatever the figures of a cell depend on besides its seed."""
     variant = VARIANTS[key.variant]
     shared = encoder_settings(arguments.corpus, arguments.model, arguments.datasets)
-    return {**shared, "epochs": arguments.epochs, "change": {**variant.model, **variant.training}}
+    change = {**variant.model, **variant.training, **({"uniform_start": True} if variant.uniform_start else {})}
+    return {**shared, "epochs": arguments.epochs, "change": change}
+
+
+def save_uniform_start(directory: Path, config: ExLMConfig, seed: int) -> None:
+    """Save a new model whose transitions are random and small, so that log E is nearly uniform over the successors."""
+    torch.manual_seed(seed)
+    model = ExLMForMaskedLM(config)
+    for name, weight in model.named_parameters():
+        if name.startswith("transitions."):
+            nn.init.zeros_(weight) if name.endswith("bias") else nn.init.normal_(weight, std=config.initializer_range)
+    directory.mkdir(parents=True, exist_ok=True)
+    save_model(model, SmilesTokenizer(), directory)
 
 
 def train(key: Key, arguments: Namespace) -> PretrainResult:
@@ -103,11 +122,15 @@ def train(key: Key, arguments: Namespace) -> PretrainResult:
         length = {"minutes": base.report["seconds"] / 60}
     config = new_config(arguments.model, **variant.model)
     room = tokens_per_batch("exlm", config, open_corpus(arguments.corpus), **variant.training)
+    start: dict[str, Any] = {"model": config}
+    if variant.uniform_start:
+        start = {"encoder": arguments.work_dir / f"uniform_start-{arguments.model}-seed-{key.seed}"}
+        save_uniform_start(start["encoder"], config, key.seed)
     return pretrained(
         arguments.work_dir,
         arguments.corpus,
         "exlm",
-        model=config,
+        **start,
         tokens_per_batch=room,
         seed=key.seed,
         **variant.training,

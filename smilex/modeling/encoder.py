@@ -136,7 +136,10 @@ def attention_inputs(
 
 
 class ExLMPreTrainedModel(PreTrainedModel):
-    """What every ExLM model shares: configuration class, weight names, initial weights N(0, 0.02)."""
+    """What every ExLM model shares: configuration class, weight names, initial weights N(0, 0.02).
+
+    `ExLMForMaskedLM` starts its transitions otherwise, see there.
+    """
 
     config_class = ExLMConfig
     base_model_prefix = "exlm"

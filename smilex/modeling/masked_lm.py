@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from transformers import initialization as init
 from transformers.utils import ModelOutput
 
 from smilex.modeling.config import ExLMConfig
@@ -41,7 +42,21 @@ class ExLMMaskedLMOutput(ModelOutput):
 
 
 class StateTransitions(nn.Module):
-    """Link heads over the states, each a pair of final vector and embedding of its expanded position."""
+    """Link heads over the states, each a pair of final vector and embedding of its expanded position.
+
+    Notes
+    -----
+    The paper does not say how they start. Small random weights make log E[u, v] nearly uniform over the v > u, and the
+    path through the states then prefers to leap to the end, where few successors are left; the last states, those of
+    [SEP], learn to emit the masked tokens, and what the states of a mask learn is lost. Here log E starts by falling
+    by `DECAY` with every expanded position between u and v. Along a path these falls add up to a constant, so that no
+    path is preferred for its length of stride.
+    """
+
+    DECAY = 0.5
+    """How much log E falls at the start for each expanded position between two states."""
+    STRIDE = 0.05
+    """What one expanded position adds to the first coordinate of its embedding at the start."""
 
     def __init__(self, config: ExLMConfig) -> None:
         super().__init__()
@@ -54,6 +69,28 @@ class StateTransitions(nn.Module):
         """Return log E (B, S, S) of states with vectors x (B, S, d) at expanded positions (B, S)."""
         features = torch.cat([x, self.position_embeddings(positions)], dim=-1)
         return log_transitions(features, self.query, self.key, self.gate, num_states)
+
+    def prefer_near_states(self) -> None:
+        """Let log E start as `Notes` says, in the weights that have not been loaded.
+
+        The first coordinate of e_u becomes `STRIDE` · u, and the first of the c coordinates of every link head reads
+        it alone: q = w, key = −w · STRIDE · v, w² = DECAY / STRIDE · √c.
+        """
+        width, heads = self.position_embeddings.embedding_dim, self.gate.out_features
+        c = width // heads
+        w = math.sqrt(self.DECAY / self.STRIDE * math.sqrt(c))
+        places = self.position_embeddings.weight.clone()
+        places[:, 0] = self.STRIDE * torch.arange(len(places))
+        init.copy_(self.position_embeddings.weight, places)
+        for linear in (self.query, self.key, self.gate):
+            weight = linear.weight.clone()
+            weight[:, width] = 0.0  # of [h_u ; e_u], the first coordinate of e_u
+            if linear is self.key:
+                weight[::c, width] = -w
+            init.copy_(linear.weight, weight)
+        bias = self.query.bias.clone()
+        bias[::c] = w
+        init.copy_(self.query.bias, bias)
 
 
 class EqualPaths(nn.Module):
@@ -104,6 +141,13 @@ class ExLMForMaskedLM(ExLMPreTrainedModel):
         transitions = StateTransitions if config.transitions else EqualPaths
         self.transitions = transitions(config) if config.num_states > 1 else None
         self.post_init()
+
+    @torch.no_grad()
+    def initialize_weights(self) -> None:
+        """Set the weights that have not been loaded."""
+        super().initialize_weights()
+        if isinstance(self.transitions, StateTransitions):  # no parameters of its own: `_init_weights` never sees it
+            self.transitions.prefer_near_states()
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None, **_: object

@@ -1,5 +1,6 @@
 import importlib
 import json
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch.nn import functional as F
 import smilex
 from smilex.data.molecules import Molecule
 from smilex.modeling import ExLMConfig, ExLMForMaskedLM, ExLMModel
-from smilex.modeling.loading import load_config
+from smilex.modeling.loading import load_config, load_model
 from smilex.objectives import OBJECTIVES
 from smilex.pretraining import PretrainResult
 from smilex.runs import save_model
@@ -135,8 +136,10 @@ def test_an_encoder_that_was_cut_off_starts_anew(bench):
 
 def test_each_part_of_exlm_is_changed_alone(bench):
     trained, cells = bench.run("exlm_ablation", "--epochs", 4, datasets=[])
-    base, *others = trained
     assert {call["objective"] for call in trained} == {"exlm"}
+    base, *others = (call for call in trained if call["encoder"] is None)
+    (uniform,) = (call for call in trained if call["encoder"] is not None)
+    assert {**uniform, "encoder": None, "model": None} == {**base, "model": None}
     changes = []
     for call in others:
         fields, base_fields = (each["model"].own_fields() for each in (call, base))
@@ -160,6 +163,21 @@ def test_each_part_of_exlm_is_changed_alone(bench):
     assert [cell["variant"] for cell in cells][:3] == ["exlm", "k1", "k1_long"]
     table = (bench.path / "results" / "exlm_ablation.md").read_text()
     assert "| without 2D rotary positions | 1 | 2.500 | – | – | 90 |" in table
+
+
+def test_transitions_that_start_uniform_do_and_nothing_else_differs(bench):
+    config = bench.encoders.new_config("tiny")
+    importlib.import_module("exlm_ablation").save_uniform_start(bench.path / "uniform", config, seed=0)
+    model = load_model(ExLMForMaskedLM, bench.path / "uniform")
+    output = model(SmilesTokenizer().pad([{"input_ids": [2, 20, 4, 21, 4, 4, 3]}], return_tensors="pt")["input_ids"])
+    log_e = output.log_transitions[0]
+    for state, row in enumerate(log_e[:-1]):
+        successors = row[state + 1 :]
+        assert successors.numpy(force=True) == pytest.approx(-math.log(len(successors)), abs=0.2)
+    torch.manual_seed(0)
+    for name, weight in ExLMForMaskedLM(config).named_parameters():
+        if not name.startswith("transitions."):
+            assert torch.equal(model.get_parameter(name), weight), name
 
 
 def test_every_objective_takes_as_many_steps(bench, monkeypatch):

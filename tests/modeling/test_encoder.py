@@ -75,8 +75,14 @@ def test_hidden_states_are_returned_when_asked_for(model):
 def test_initial_weights():
     torch.manual_seed(0)
     model = ExLMForMaskedLM(ExLMConfig.from_preset("small", vocab_size=300))
+    first = model.config.hidden_size  # of [h_u ; e_u], the first coordinate of e_u: how transitions start near
     for name, parameter in model.named_parameters():
-        if "norm" in name:
+        if name.startswith("transitions.") and name.endswith("weight"):
+            rest = parameter[:, 1:] if "position" in name else parameter[:, [i for i in range(2 * first) if i != first]]
+            assert rest.std().item() == pytest.approx(0.02, rel=0.05), name
+        elif name == "transitions.query.bias":
+            assert parameter.count_nonzero() == model.config.num_attention_heads
+        elif "norm" in name:
             assert (parameter == (1.0 if name.endswith("weight") else 0.0)).all(), name
         elif name.endswith("bias"):
             assert (parameter == 0).all(), name

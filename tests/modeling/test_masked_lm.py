@@ -7,6 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smilex.modeling import ExLMConfig, ExLMForMaskedLM
+from smilex.modeling.loading import load_model
+from smilex.modeling.masked_lm import StateTransitions
 
 CLS, SEP, MASK, PAD = 2, 3, 4, 0
 VOCAB = 30
@@ -177,3 +179,33 @@ def test_without_transitions_the_loss_still_has_finite_gradients():
     output.loss.backward()
     assert output.loss.isfinite()
     assert all(parameter.grad.isfinite().all() for parameter in model.exlm.parameters())
+
+
+def transitions_fall(model):
+    """How much log E[u, v] falls from one v to the next, for each expanded position between the two; the mean."""
+    ids = torch.tensor([[CLS, MASK, 10, 11, 12, MASK, MASK, 13, SEP]])
+    places = model.eval().exlm(ids).state_index[0].nonzero().flatten()
+    log_e = model(ids).log_transitions[0]
+    falls = [-log_e[u, u + 1 :].diff() / places[u + 1 :].diff() for u in range(len(places) - 2)]
+    return torch.cat(falls).mean().item()
+
+
+@pytest.mark.parametrize("size", ["tiny", "small"])
+@pytest.mark.parametrize("num_states", [2, 4])
+def test_transitions_start_by_falling_with_every_position_between(size, num_states):
+    torch.manual_seed(0)
+    model = ExLMForMaskedLM(ExLMConfig.from_preset(size, num_states=num_states))
+    assert transitions_fall(model) == pytest.approx(StateTransitions.DECAY, rel=0.1)
+
+
+def test_new_transitions_of_a_saved_encoder_start_so_too_and_saved_ones_stay(tmp_path):
+    model = ExLMForMaskedLM(ExLMConfig.from_preset("tiny"))
+    model.exlm.save_pretrained(tmp_path / "encoder")
+    begun = load_model(ExLMForMaskedLM, tmp_path / "encoder", new_heads=True)
+    assert transitions_fall(begun) == pytest.approx(StateTransitions.DECAY, rel=0.1)
+    for weight in model.transitions.parameters():
+        torch.nn.init.normal_(weight)
+    model.save_pretrained(tmp_path / "trained")
+    loaded = load_model(ExLMForMaskedLM, tmp_path / "trained")
+    for name, weight in model.transitions.named_parameters():
+        assert torch.equal(loaded.transitions.get_parameter(name), weight), name
