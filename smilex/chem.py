@@ -12,7 +12,8 @@ from rdkit import Chem, rdBase
 from rdkit.Chem.MolStandardize import rdMolStandardize
 from rdkit.Chem.Scaffolds import MurckoScaffold
 
-from smilex.errors import InvalidSmilesError, SmilexError
+from smilex.checks import count
+from smilex.errors import InvalidSmilesError
 
 MAX_SMILES_LENGTH = 5000
 """Longest SMILES that is parsed, in characters. RDKit writes SMILES by recursion and overflows the stack
@@ -189,15 +190,14 @@ def enumerate_smiles(smiles: str, n: int, seed: int = 0) -> list[str]:
     InvalidSmilesError
         As `parse`.
     SmilexError
-        If `n` is negative.
+        If `n` is negative or no whole number.
 
     Examples
     --------
     >>> {canonicalize(s) for s in enumerate_smiles("CCO", 10)}
     {'CCO'}
     """
-    if n < 0:
-        raise SmilexError(f"n is {n}; ask for 0 or more random SMILES")
+    n = count("n", n, at_least=0)
     mol = parse(smiles)
     with _log_lock, rdBase.BlockLogs():
         return list[str](Chem.MolToRandomSmilesVect(mol, n, randomSeed=seed % (2**31 - 1) + 1))

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from smilex import DEFAULT_ENCODER
+from smilex.checks import count
 from smilex.chem import parse
 from smilex.errors import InvalidSmilesError, SmilexError
 from smilex.modeling import ExLMForMaskedLM
@@ -66,8 +67,7 @@ def fill_mask(smiles: str, encoder: str | Path = DEFAULT_ENCODER, top_k: int = 5
     >>> len(fillings), all(filling.smiles.startswith("CC") for filling in fillings)
     (3, True)
     """
-    if not isinstance(top_k, int) or top_k < 1:
-        raise SmilexError(f"top_k must be at least 1, a whole number, not {top_k!r}")
+    top_k = count("top_k", top_k)
     tokenizer = SmilesTokenizer()
     model = load_model(ExLMForMaskedLM, find_encoder(encoder))
     ids = _masked_ids(smiles, tokenizer, model.config.max_position_embeddings)

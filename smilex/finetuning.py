@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from smilex import DEFAULT_ENCODER
+from smilex.checks import count, folder
 from smilex.data import splits
 from smilex.data.properties import PropertyDataset, load_properties
 from smilex.data.rows import encode_rows, warn_invalid
@@ -25,7 +26,7 @@ from smilex.prediction import check_task_names, prediction_table
 from smilex.processes import refuse_many_processes
 from smilex.property_task import PropertyTask
 from smilex.property_training import check_precision, property_config, train_networks, varied
-from smilex.recipe import Recipe, count
+from smilex.recipe import Recipe
 from smilex.report.plots import plot_parity, plot_roc
 from smilex.runs import Run, versions, write_json
 from smilex.tokenization import SmilesTokenizer
@@ -178,6 +179,7 @@ def finetune(
     head_settings = settings_in_use(head, encoder, recipe)
     train = partial(train_networks, progress=progress) if head == "network" else partial(train_heads, head)
     seeds = count("seeds", seeds)
+    output_dir = folder("output_dir", output_dir)
     if is_directory(Path(output_dir)) and (Path(output_dir) / "settings.json").is_file():
         raise SmilexError(f"{output_dir} already holds a run: name another directory")
     data = load_properties(

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 from transformers import TrainingArguments, set_seed
 
 from smilex.budget import Budget, BudgetCallback, learning_rate_factor
+from smilex.checks import count, folder
 from smilex.data.corpus import Corpus, load_corpus
 from smilex.errors import SmilexError
 from smilex.modeling import ExLMConfig
@@ -157,8 +158,9 @@ def pretrain(
     >>> sorted(run.metrics)
     ['entropy', 'loss', 'masked_accuracy', 'perplexity']
     """
-    if checkpoint_steps < 1:
-        raise SmilexError(f"checkpoint_steps must be at least 1, not {checkpoint_steps}")
+    seed = count("seed", seed, at_least=0)
+    checkpoint_steps = count("checkpoint_steps", checkpoint_steps)
+    output_dir = folder("output_dir", output_dir)
     given = {
         "tokens_per_batch": tokens_per_batch,
         "molecules_per_batch": molecules_per_batch,

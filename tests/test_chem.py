@@ -228,7 +228,7 @@ def test_enumerate_is_seeded_and_the_same_molecule():
     assert {chem.canonicalize(s) for s in first} == {chem.canonicalize(aspirin)}
     assert chem.enumerate_smiles(aspirin, 0) == []
     assert len(chem.enumerate_smiles(aspirin, 2, seed=2**40)) == 2
-    with pytest.raises(SmilexError, match="n is -1"):
+    with pytest.raises(SmilexError, match="n must be at least 0, not -1"):
         chem.enumerate_smiles(aspirin, -1)
 
 

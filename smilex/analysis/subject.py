@@ -13,6 +13,7 @@ from rdkit import Chem
 
 from smilex.analysis.rank import gram, gram_rank
 from smilex.baselines import ecfp4
+from smilex.checks import count
 from smilex.data.masking import IGNORED
 from smilex.data.molecules import Molecule
 from smilex.data.random_smiles import RandomSmiles
@@ -84,7 +85,7 @@ class Subject:
         self.directory = find_encoder(encoder)
         self.config = load_config(self.directory)
         self._tokenizer = SmilesTokenizer()
-        self._seed = seed
+        self._seed = count("seed", seed, at_least=0)
         found = encode_rows(smiles, self._tokenizer, max_length=self.config.max_position_embeddings, errors=errors)
         warn_invalid(found.invalid, len(found.input_ids))
         self.invalid = found.invalid

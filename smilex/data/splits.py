@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import GroupKFold
 
+from smilex.checks import count
 from smilex.chem import canonicalize, murcko_scaffold
 from smilex.data.stratify import assign, label_indicators
 from smilex.errors import InvalidSmilesError, SmilexError
@@ -115,7 +116,7 @@ def split(
         raise SmilexError(f"unknown split {method!r}; choose one of {', '.join(map(repr, METHODS))}")
     groups = _rows_by(murcko_scaffold if "scaffold" in method else canonicalize, smiles)
     _check_size(sum(map(len, groups)), len(smiles))
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(count("seed", seed, at_least=0))
     if method == "scaffold":
         parts = _fill(_largest_first(groups), fractions)
     elif method == "balanced_scaffold":
@@ -160,7 +161,7 @@ def scaffold_folds(smiles: Sequence[str], n_folds: int = 5, seed: int = 0) -> li
     [[0, 1], [2], [3]]
     """
     groups = _rows_by(murcko_scaffold, smiles)
-    if n_folds < 3:
+    if count("n_folds", n_folds) < 3:
         raise SmilexError(f"n_folds is {n_folds}; give at least 3, for training, validation and test")
     if len(groups) < n_folds:
         raise SmilexError(
@@ -168,7 +169,7 @@ def scaffold_folds(smiles: Sequence[str], n_folds: int = 5, seed: int = 0) -> li
         )
     rows = np.concatenate([np.array(group) for group in groups])
     # GroupKFold puts the largest groups first, each into the smallest fold; among equals the label decides.
-    labels = np.random.default_rng(seed).permutation(len(groups))
+    labels = np.random.default_rng(count("seed", seed, at_least=0)).permutation(len(groups))
     group_of = np.repeat(labels, [len(group) for group in groups])
     folds = [np.sort(rows[test]) for _, test in GroupKFold(n_folds).split(rows, groups=group_of)]
     splits = []

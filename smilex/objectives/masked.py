@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from smilex.checks import number
 from smilex.data.batching import pad
 from smilex.data.masking import IGNORED, MASKINGS, mask_tokens
 from smilex.data.molecules import Molecule
@@ -21,7 +22,7 @@ class MaskingObjective(Objective):
 
     def __init__(self, config: ExLMConfig, **settings: Any) -> None:
         super().__init__(config, **settings)
-        self.mask_ratio: float = self.settings["mask_ratio"]
+        self.mask_ratio = number("mask_ratio", self.settings["mask_ratio"])
         if not 0 < self.mask_ratio <= 1:
             raise SmilexError(f"mask_ratio is a share above 0 and at most 1, not {self.mask_ratio}")
         if self.settings["masking"] not in MASKINGS:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from smilex import DEFAULT_ENCODER
+from smilex.checks import count
 from smilex.data.batching import pad
 from smilex.data.random_smiles import RandomSmiles
 from smilex.data.rows import EncodedRows, encode_rows, warn_invalid
@@ -20,7 +21,7 @@ from smilex.modeling import ExLMForMoleculeProperty
 from smilex.modeling.loading import find_encoder, property_network, starting_config
 from smilex.modeling.molecule_property import CLASSIFICATION, REGRESSION
 from smilex.prediction import predict_rows
-from smilex.recipe import Recipe, count
+from smilex.recipe import Recipe
 from smilex.tokenization import SmilesTokenizer
 
 _MODES = {"regression": REGRESSION, "classification": CLASSIFICATION}

@@ -19,6 +19,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from smilex import DEFAULT_ENCODER
+from smilex.checks import number
 from smilex.data.properties import Kind, PropertyDataset
 from smilex.data.rows import EncodedRows, encode_rows, warn_invalid
 from smilex.data.splits import Split
@@ -31,7 +32,7 @@ from smilex.precision import Precision
 from smilex.prediction import predict_rows
 from smilex.property_task import PropertyTask
 from smilex.property_training import check_precision, fit_network, property_config
-from smilex.recipe import Recipe, number
+from smilex.recipe import Recipe
 from smilex.tokenization import SmilesTokenizer
 
 
