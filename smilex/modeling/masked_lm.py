@@ -53,7 +53,7 @@ class StateTransitions(nn.Module):
     path is preferred for its length of stride.
     """
 
-    DECAY = 0.5
+    DECAY = 0.2
     """How much log E falls at the start for each expanded position between two states."""
     STRIDE = 0.05
     """What one expanded position adds to the first coordinate of its embedding at the start."""
