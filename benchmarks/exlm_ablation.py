@@ -98,8 +98,7 @@ def settings_of(key: Key, arguments: Namespace) -> Settings:
     """Whatever the figures of a cell depend on besides its seed."""
     variant = VARIANTS[key.variant]
     shared = encoder_settings(arguments.corpus, arguments.model, arguments.datasets)
-    change = {**variant.model, **variant.training, **({"uniform_start": True} if variant.uniform_start else {})}
-    return {**shared, "epochs": arguments.epochs, "change": change}
+    return {**shared, "epochs": arguments.epochs, "change": {**variant.model, **variant.training}}
 
 
 def save_uniform_start(directory: Path, config: ExLMConfig, seed: int) -> None:

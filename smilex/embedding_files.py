@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import track
 
 from smilex import DEFAULT_ENCODER
+from smilex.checks import count
 from smilex.data.rows import check_errors, warn_invalid
 from smilex.data.sources import BUILT_IN, open_source
 from smilex.embedding import check_pooling
@@ -125,8 +126,7 @@ def embed_file(
     """
     check_pooling(pooling)
     check_errors(errors)
-    if rows_per_shard < 1:
-        raise SmilexError(f"rows_per_shard must be at least 1, not {rows_per_shard}")
+    rows_per_shard = count("rows_per_shard", rows_per_shard)
     make = _engine(engine, address)
     directory = find_encoder(encoder).resolve()
     width = load_config(directory).hidden_size

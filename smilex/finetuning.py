@@ -180,7 +180,7 @@ def finetune(
     train = partial(train_networks, progress=progress) if head == "network" else partial(train_heads, head)
     seeds = count("seeds", seeds)
     output_dir = folder("output_dir", output_dir)
-    if is_directory(Path(output_dir)) and (Path(output_dir) / "settings.json").is_file():
+    if is_directory(output_dir) and (output_dir / "settings.json").is_file():
         raise SmilexError(f"{output_dir} already holds a run: name another directory")
     data = load_properties(
         dataset, smiles_column=smiles_column, target=target, data_dir=data_dir, split_column=split_column

@@ -114,9 +114,9 @@ def split(
     _check_fractions(fractions)
     if method not in METHODS:
         raise SmilexError(f"unknown split {method!r}; choose one of {', '.join(map(repr, METHODS))}")
+    rng = np.random.default_rng(count("seed", seed, at_least=0))
     groups = _rows_by(murcko_scaffold if "scaffold" in method else canonicalize, smiles)
     _check_size(sum(map(len, groups)), len(smiles))
-    rng = np.random.default_rng(count("seed", seed, at_least=0))
     if method == "scaffold":
         parts = _fill(_largest_first(groups), fractions)
     elif method == "balanced_scaffold":
@@ -160,16 +160,17 @@ def scaffold_folds(smiles: Sequence[str], n_folds: int = 5, seed: int = 0) -> li
     >>> sorted(fold.test.tolist() for fold in folds)
     [[0, 1], [2], [3]]
     """
-    groups = _rows_by(murcko_scaffold, smiles)
+    rng = np.random.default_rng(count("seed", seed, at_least=0))
     if count("n_folds", n_folds) < 3:
         raise SmilexError(f"n_folds is {n_folds}; give at least 3, for training, validation and test")
+    groups = _rows_by(murcko_scaffold, smiles)
     if len(groups) < n_folds:
         raise SmilexError(
             f"{len(groups)} scaffolds are too few for {n_folds} folds; give fewer folds or more molecules"
         )
     rows = np.concatenate([np.array(group) for group in groups])
     # GroupKFold puts the largest groups first, each into the smallest fold; among equals the label decides.
-    labels = np.random.default_rng(count("seed", seed, at_least=0)).permutation(len(groups))
+    labels = rng.permutation(len(groups))
     group_of = np.repeat(labels, [len(group) for group in groups])
     folds = [np.sort(rows[test]) for _, test in GroupKFold(n_folds).split(rows, groups=group_of)]
     splits = []

@@ -5,6 +5,7 @@ Shapes: B molecules, L tokens, T targets ([CLS], the masked tokens, [SEP]), S st
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -79,18 +80,20 @@ class StateTransitions(nn.Module):
         width, heads = self.position_embeddings.embedding_dim, self.gate.out_features
         c = width // heads
         w = math.sqrt(self.DECAY / self.STRIDE * math.sqrt(c))
-        places = self.position_embeddings.weight.clone()
-        places[:, 0] = self.STRIDE * torch.arange(len(places))
-        init.copy_(self.position_embeddings.weight, places)
+        every, first_of_head = slice(None), slice(None, None, c)
+        places = torch.arange(self.position_embeddings.num_embeddings)
+        _start(self.position_embeddings.weight, (every, 0), self.STRIDE * places)
         for linear in (self.query, self.key, self.gate):
-            weight = linear.weight.clone()
-            weight[:, width] = 0.0  # of [h_u ; e_u], the first coordinate of e_u
-            if linear is self.key:
-                weight[::c, width] = -w
-            init.copy_(linear.weight, weight)
-        bias = self.query.bias.clone()
-        bias[::c] = w
-        init.copy_(self.query.bias, bias)
+            _start(linear.weight, (every, width), 0.0)  # of [h_u ; e_u], the first coordinate of e_u
+        _start(self.query.bias, first_of_head, w)
+        _start(self.key.weight, (first_of_head, width), -w)
+
+
+def _start(weight: Tensor, part: Any, value: Tensor | float) -> None:
+    """Set part of a new weight; transformers marks loaded weights, not views of them, and leaves those alone."""
+    whole = weight.clone()
+    whole[part] = value
+    init.copy_(weight, whole)
 
 
 class EqualPaths(nn.Module):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from smilex.checks import count
 from smilex.data.batching import LengthBatches, pad
 from smilex.data.molecules import Molecule
 from smilex.data.random_smiles import RandomSmiles
@@ -61,8 +62,7 @@ class MirrorObjective(Objective):
         for name, choices in (("twins", ("same", "random")), ("pooling", ("mean", "cls"))):
             if self.settings[name] not in choices:
                 raise SmilexError(f"{name} is {' or '.join(choices)}, not {self.settings[name]!r}")
-        if self.settings["molecules_per_batch"] < 2:
-            raise SmilexError(f"molecules_per_batch must be at least 2, not {self.settings['molecules_per_batch']}")
+        count("molecules_per_batch", self.settings["molecules_per_batch"], at_least=2)
         self._random_smiles = RandomSmiles(self.config.max_position_embeddings)
 
     def batches(self, lengths: NDArray[np.integer], seed: int) -> LengthBatches:
