@@ -142,5 +142,5 @@ def plot(cells: Iterable[dict[str, Any]], path: Path) -> None:
         axes.grid(axis="y", alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
     marks = panels[0].get_legend_handles_labels()
-    figure.legend(*marks, loc="outside upper center", ncols=len(COLUMNS) // 2, frameon=False)
+    figure.legend(*marks, loc="outside upper center", ncols=len(COLUMNS) // 3, frameon=False)
     figure.savefig(path, dpi=150)

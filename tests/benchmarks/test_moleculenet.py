@@ -163,6 +163,18 @@ def test_report_only_runs_nothing_and_writes_table_and_plot(bench):
     assert (results / "moleculenet.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_legend_lies_within_the_plot(bench, monkeypatch):
+    import moleculenet_report as report
+
+    drawn = []
+    monkeypatch.setattr(report.Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
+    report.plot([], bench.path / "plot.png")
+    (figure,) = drawn
+    figure.draw_without_rendering()
+    legend = figure.legends[0].get_window_extent()
+    assert figure.bbox.x0 <= legend.x0 < legend.x1 <= figure.bbox.x1
+
+
 def test_every_method_gets_the_rows_of_the_scaffold_split_that_all_can_use(bench):
     problem = bench.methods.load_problem("bbbp")
     expected = split(tables()["bbbp"]["smiles"].tolist(), "scaffold").parts()
