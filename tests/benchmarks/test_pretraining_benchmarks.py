@@ -302,3 +302,50 @@ def test_repeated_mlm_is_an_objective_of_pretrain(tmp_path):
     run = smilex.pretrain(MOLECULES, tmp_path / "run", name, "tiny", mask_ratio=0.6, max_steps=2, progress=False)
     assert set(run.metrics) == {"loss", "hidden_accuracy"}
     assert load_config(run.output_dir).num_states == 1
+
+
+def test_a_recipe_is_judged_on_validation_parts_and_changed_in_one_thing(bench):
+    wanted = ("--tuned", "--epochs", 2)
+    trained, cells = bench.run("encoder_recipe", *wanted, datasets=["freesolv", "bbbp"])
+    lengths = [(call["objective"], call["epochs"]) for call in trained if "epochs" in call]
+    assert lengths[:5] == [("exlm", 1.0), ("descriptors", 1.2), ("descriptors", 2.2), ("exlm", 2.2), ("mlm", 1.0)]
+    assert [length for length in lengths if length[0] in ("mirror", "mexma")] == [("mirror", 0.4), ("mexma", 0.4)]
+    sizes = [call["model"] for call in trained if call.get("minutes") == 1.5 and call["encoder"] is None]
+    assert [(size.num_hidden_layers, size.hidden_size) for size in sizes] == [(8, 128), (4, 192), (2, 256)]
+    assert all(set(figures) == {"figure", "valid"} for cell in cells for figures in cell["probe"].values())
+    again, _ = bench.run("encoder_recipe", *wanted, datasets=["freesolv", "bbbp"])
+    assert again == []
+
+
+def test_recipes_stand_in_the_order_of_their_ranks(bench):
+    script = importlib.import_module("encoder_recipe")
+
+    def cell(error, auc):
+        scores = {"freesolv": {"figure": "rmse", "valid": error}, "bbbp": {"figure": "roc_auc", "valid": auc}}
+        return {"stages": [{"held_out": {"loss": 0.5}}], "seconds": 3.0, "probe": scores}
+
+    cells = {
+        script.Key("base", 0): cell(2.0, 0.7),
+        script.Key("exlm", 0): cell(3.0, 0.6),
+        script.Key("descriptors", 0): cell(1.0, 0.7),
+    }
+    (bench.path / "results").mkdir()
+    rows = script.report(cells, bench.path / "results").splitlines()[2:5]
+    assert [row.split(" | ")[:3] for row in rows] == [
+        ["| descriptors alone", "1", "**1.2**"],
+        ["| ExLM, then descriptors", "1", "1.8"],
+        ["| ExLM alone", "1", "3.0"],
+    ]
+
+
+def test_a_recipe_is_fine_tuned_as_finetune_does(bench, monkeypatch):
+    asked = {}
+
+    def finetune(dataset, directory, encoder, **settings):
+        asked.update(dataset=dataset, encoder=encoder, **settings)
+        return SimpleNamespace(report={"metrics": {"valid": {"summary": {"rmse": {"mean": 0.25}}}}})
+
+    monkeypatch.setattr(smilex, "finetune", finetune)
+    _, (cell,) = bench.run("encoder_recipe", "--tuned", "freesolv", "--variants", "mexma", datasets=[])
+    assert cell["probe"] == {"freesolv tuned": {"figure": "rmse", "valid": 0.25}}
+    assert (asked["pooling"], asked["seeds"], asked["encoder"].name.partition("-")[0]) == ("cls", 1, "mexma")
