@@ -10,6 +10,7 @@ One base (k = 4 states, 15 % of the tokens at random), then each part changed al
   two states, see `smilex.modeling.masked_lm.StateTransitions`.
 - Without 2D rotary positions, each state is a place of its own in the expanded sequence. States that only shared their
   token's position, without an index, would be equal to each other.
+- Expanded from the third layer on; those below see every token once, which takes less time.
 - 30 % and 45 % masked; runs of neighbours, or functional groups and rings, masked.
 
 Every row but one reads as many molecules in as many steps. Perplexity, accuracy and entropy at masks depend on which
@@ -65,6 +66,7 @@ VARIANTS = {
     "no_transitions": Variant("without transitions", {"transitions": False}),
     "uniform_start": Variant("transitions that start uniform", uniform_start=True),
     "no_rotary_2d": Variant("without 2D rotary positions", {"rotary_2d": False}),
+    "upper": Variant("expanded from the third layer on", {"first_expanded_layer": 2}),
     "masked_30": Variant("30 % masked", training={"mask_ratio": 0.3}),
     "masked_45": Variant("45 % masked", training={"mask_ratio": 0.45}),
     "span": Variant("spans masked", training={"masking": "span"}),

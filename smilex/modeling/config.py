@@ -42,6 +42,9 @@ class ExLMConfig(PreTrainedConfig):
     rotary_2d : bool, default True
         Whether a state stands where its token stands and has its index as a second coordinate; otherwise each state is
         a place of its own in the expanded sequence. The paper's ablation.
+    first_expanded_layer : int, default 0
+        Layers below it see every token once, [MASK] included, which is faster; the states come apart in it and above.
+        The paper expands below the first layer, 0.
     max_position_embeddings : int, default 512
         Longest molecule in tokens, [CLS] and [SEP] included.
     layer_norm_eps : float, default 1e-5
@@ -84,6 +87,7 @@ class ExLMConfig(PreTrainedConfig):
     num_states: int = 4
     transitions: bool = True
     rotary_2d: bool = True
+    first_expanded_layer: int = 0
     max_position_embeddings: int = 512
     layer_norm_eps: float = 1e-5
     initializer_range: float = 0.02
@@ -106,6 +110,11 @@ class ExLMConfig(PreTrainedConfig):
             )
         if self.num_states < 1:
             raise SmilexError(f"num_states is the number of states per mask, at least 1, not {self.num_states}")
+        if not 0 <= self.first_expanded_layer < self.num_hidden_layers:
+            raise SmilexError(
+                f"first_expanded_layer is one of the {self.num_hidden_layers} layers, from 0, not "
+                f"{self.first_expanded_layer}"
+            )
         if self.pooling not in {"cls", "mean"}:
             raise SmilexError(f"pooling is 'cls' or 'mean', not {self.pooling!r}")
         if self.averaged_smiles < 1:

@@ -221,19 +221,24 @@ class ExLMModel(ExLMPreTrainedModel):
         config = cast("ExLMConfig", self.config)
         if attention_mask is not None:
             input_ids = input_ids.masked_fill(attention_mask == 0, config.pad_token_id)
-        special = torch.tensor(
-            [config.cls_token_id, config.sep_token_id, config.mask_token_id], device=input_ids.device
+        special = torch.isin(
+            input_ids,
+            torch.tensor([config.cls_token_id, config.sep_token_id, config.mask_token_id], device=input_ids.device),
         )
-        expanded = expand_states(
-            input_ids, torch.isin(input_ids, special), config.num_states, pad_id=config.pad_token_id
-        )
-        position = expanded.token_position
+        expanded = expand_states(input_ids, special, config.num_states, pad_id=config.pad_token_id)
+        token = expanded.token_position
+        position = token
         if token_position is not None:
-            position = token_position.gather(1, position).masked_fill(~expanded.attention_mask, 0)
-        x = self.embedding_dropout(self.embedding_norm(self.word_embeddings(expanded.input_ids)))
-        where = attention_inputs(position, expanded.state_index, expanded.attention_mask, config, x.dtype)
+            position = token_position.gather(1, token).masked_fill(~expanded.attention_mask, 0)
+        first = config.first_expanded_layer
         below: list[Tensor] = []
-        for layer in self.layers:
+        if first:
+            x, below = self._run_tokens(input_ids, token_position, special)
+            x, *below = (each.gather(1, token.unsqueeze(-1).expand(-1, -1, each.shape[-1])) for each in (x, *below))
+        else:
+            x = self._embed(expanded.input_ids)
+        where = attention_inputs(position, expanded.state_index, expanded.attention_mask, config, x.dtype)
+        for layer in self.layers[first:]:
             if output_hidden_states:
                 below.append(x)
             x = layer(x, *where)
@@ -246,3 +251,24 @@ class ExLMModel(ExLMPreTrainedModel):
             attention_mask=expanded.attention_mask,
             hidden_states=(*below, last) if output_hidden_states else None,
         )
+
+    def _embed(self, ids: Tensor) -> Tensor:
+        return self.embedding_dropout(self.embedding_norm(self.word_embeddings(ids)))
+
+    def _run_tokens(
+        self, input_ids: Tensor, token_position: Tensor | None, special: Tensor
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Run the layers below the expansion as a plain encoder; return their last vectors, and those below each.
+
+        Vectors have shape (B, L, d). [CLS], [SEP] and [MASK], (B, L) in `special`, have the index of a first state.
+        """
+        config = cast("ExLMConfig", self.config)
+        if token_position is None:
+            token_position = torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
+        x = self._embed(input_ids)
+        where = attention_inputs(token_position, special.long(), input_ids != config.pad_token_id, config, x.dtype)
+        below = []
+        for layer in self.layers[: config.first_expanded_layer]:
+            below.append(x)
+            x = layer(x, *where)
+        return x, below

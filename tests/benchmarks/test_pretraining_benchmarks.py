@@ -154,6 +154,7 @@ def test_each_part_of_exlm_is_changed_alone(bench):
         {"num_states": 8},
         {"transitions": False},
         {"rotary_2d": False},
+        {"first_expanded_layer": 2},
         {"mask_ratio": 0.3},
         {"mask_ratio": 0.45},
         {"masking": "span"},

@@ -8,10 +8,11 @@ from smilex.modeling import ExLMConfig, ExLMForMaskedLM, ExLMModel
 CLS, SEP, MASK, PAD = 2, 3, 4, 0
 
 
-@pytest.fixture(scope="module")
-def model():
+@pytest.fixture(scope="module", params=[0, 2], ids=["expanded", "expanded in the upper half"])
+def model(request):
     torch.manual_seed(0)
-    return ExLMModel(ExLMConfig.from_preset("tiny", vocab_size=40, initializer_range=0.2)).eval()
+    fields = {"vocab_size": 40, "initializer_range": 0.2, "first_expanded_layer": request.param}
+    return ExLMModel(ExLMConfig.from_preset("tiny", **fields)).eval()
 
 
 def encode_alone(model, ids):
@@ -68,7 +69,8 @@ def test_hidden_states_are_returned_when_asked_for(model):
         hook.remove()
     assert len(output.hidden_states) == model.config.num_hidden_layers + 1
     for hidden, expected in zip(output.hidden_states, [*seen, output.last_hidden_state], strict=True):
-        torch.testing.assert_close(hidden, expected, rtol=0, atol=0)
+        copies = [0, 0, 0, 0, 1, 2, 2, 2, 2] if expected.shape[1] == 3 else slice(None)  # below the expansion
+        torch.testing.assert_close(hidden, expected[:, copies], rtol=0, atol=0)
     assert model(torch.tensor([[CLS, 10, SEP]])).hidden_states is None
 
 
@@ -111,6 +113,8 @@ def test_auto_classes_load_a_saved_directory(tmp_path):
         ({"hidden_size": 100, "num_attention_heads": 8}, "head width"),
         ({"num_states": 0}, "num_states"),
         ({"pooling": "max"}, "'cls' or 'mean'"),
+        ({"num_hidden_layers": 4, "first_expanded_layer": 4}, "one of the 4 layers"),
+        ({"first_expanded_layer": -1}, "first_expanded_layer"),
     ],
 )
 def test_sizes_that_do_not_fit(settings, message):
@@ -142,3 +146,32 @@ def test_without_2d_rotary_positions_gaps_between_tokens_stay():
     ids = torch.tensor([[CLS, 10, 11, SEP]])
     near, far = (flat(ids, token_position=torch.tensor([places])) for places in ([0, 1, 2, 3], [0, 1, 5, 6]))
     assert not torch.allclose(near.last_hidden_state, far.last_hidden_state, atol=1e-3)
+
+
+@pytest.mark.parametrize("token_position", [None, torch.tensor([[0, 1, 4, 5, 6]])], ids=["in a row", "with a gap"])
+def test_layers_below_the_expansion_are_those_of_a_plain_encoder(token_position):
+    torch.manual_seed(0)
+    fields = {"vocab_size": 40, "initializer_range": 0.2}
+    model = ExLMModel(ExLMConfig.from_preset("tiny", **fields, first_expanded_layer=3)).eval()
+    plain = ExLMModel(ExLMConfig.from_preset("tiny", **fields, num_states=1)).eval()
+    plain.load_state_dict(model.state_dict())
+    ids = torch.tensor([[CLS, 10, MASK, 11, SEP]])
+    output, expected = (
+        each(ids, token_position=token_position, output_hidden_states=True).hidden_states for each in (model, plain)
+    )
+    copies = torch.tensor([0, 0, 0, 0, 1, 2, 2, 2, 2, 3, 4, 4, 4, 4])
+    for layer in range(4):
+        torch.testing.assert_close(output[layer], expected[layer][:, copies])
+    assert not torch.allclose(output[4], expected[4][:, copies], atol=1e-3)
+
+
+def test_with_one_state_a_mask_it_does_not_matter_where_expansion_starts():
+    torch.manual_seed(0)
+    fields = {"vocab_size": 40, "initializer_range": 0.2, "num_states": 1}
+    model = ExLMModel(ExLMConfig.from_preset("tiny", **fields)).eval()
+    upper = ExLMModel(ExLMConfig.from_preset("tiny", **fields, first_expanded_layer=2)).eval()
+    upper.load_state_dict(model.state_dict())
+    ids = torch.tensor([[CLS, 10, MASK, SEP, PAD], [CLS, 10, 11, 12, SEP]])
+    outputs = [each(ids) for each in (model, upper)]
+    real = outputs[0].attention_mask
+    torch.testing.assert_close(*(output.last_hidden_state[real] for output in outputs))
