@@ -4,7 +4,8 @@ Every method learns from the same rows (DeepChem's scaffold split) with the same
 and seed. Finished cells are kept in the work directory with all figures, and in results/moleculenet.json with their
 means: whatever stands there with the same settings is not run again, on whichever machine it was made. Small datasets
 come first, and the work can be cut into pieces by --budget. The encoders are those of moleculenet_encoders.py and
-`smilex-small`, which smilex_small.py made.
+`smilex-small`, which smilex_small.py made. `--split chiral_scaffold` asks how much the figures owe to the split: it is
+the one of many published figures, and has results of its own.
 
     pip install -e '.[benchmarks]'
     SMILEX_DATA=moleculenet python benchmarks/moleculenet.py --budget 60
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 
 from cells import RESULTS, Board, Cell
 from moleculenet_encoders import ENCODERS
-from moleculenet_methods import MAX_LENGTH, Method, all_methods, load_problem
+from moleculenet_methods import MAX_LENGTH, SPLITS, Method, all_methods, load_problem
 from moleculenet_report import NAMES, markdown, metric, plot
 
 from smilex.data.properties import load_properties
@@ -57,9 +58,9 @@ def order(key: Key) -> tuple[int, int, int]:
     return SETS.index(key.dataset), METHODS.index(key.method), key.seed
 
 
-def settings_of(dataset: str, method: Method) -> dict[str, Any]:
+def settings_of(dataset: str, method: Method, split: str = "scaffold") -> dict[str, Any]:
     """Whatever the figures of a cell depend on besides its seed."""
-    shared = {"fingerprint": load_properties(dataset).fingerprint, "split": "scaffold", "max_length": MAX_LENGTH}
+    shared = {"fingerprint": load_properties(dataset).fingerprint, "split": split, "max_length": MAX_LENGTH}
     return shared | method.settings(dataset)
 
 
@@ -67,7 +68,7 @@ def run(key: Key, seeds: Sequence[int], method: Method, settings: dict[str, Any]
     """Train a method with one seed or several, and keep what came out once everything is done."""
     directory = board.work_dir / f"{key.dataset}-{key.method}"
     shutil.rmtree(directory, ignore_errors=True)  # a cell that was cut off
-    problem = load_problem(key.dataset)
+    problem = load_problem(key.dataset, settings["split"])
     start = time.monotonic()
     scores = method.train(problem, seeds, settings, directory)
     seconds = round((time.monotonic() - start) / len(seeds), 1)
@@ -99,7 +100,7 @@ def run_all(arguments: argparse.Namespace, board: Board) -> None:
             method = methods[name]
             if method.lacks:
                 continue
-            settings = settings_of(dataset, method)
+            settings = settings_of(dataset, method, arguments.split)
             for seeds in batches(range(arguments.seeds), method):
                 keys = [Key(dataset, name, seed) for seed in seeds]
                 done = [board.recall(key, settings) for key in keys]
@@ -120,18 +121,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--model", default="tiny", help="size of the encoder from scratch; that of the pretrained ones")
     parser.add_argument("--encoders", type=Path, default=ENCODERS, help="directory of the pretrained ones")
     parser.add_argument("--budget", type=float, help="start no cell after this many minutes")
-    parser.add_argument("--work-dir", type=Path, default=Path("runs/moleculenet"))
+    parser.add_argument("--split", choices=SPLITS, default="scaffold")
+    parser.add_argument("--work-dir", type=Path, help="default runs/moleculenet, or that of another split")
     parser.add_argument("--report-only", action="store_true", help="run nothing")
     chosen = parser.parse_args(arguments)
     if chosen.seeds < 1:
         parser.error(f"--seeds must be at least 1, not {chosen.seeds}")
-    board = Board(RESULTS / "moleculenet.json", chosen.work_dir, Key, order, summary)
+    name = "moleculenet" if chosen.split == "scaffold" else f"moleculenet_{chosen.split}"
+    board = Board(RESULTS / f"{name}.json", chosen.work_dir or Path("runs") / name, Key, order, summary)
     if not chosen.report_only:
         run_all(chosen, board)
     cells = board.cells().values()
-    table = markdown(cells)
-    write_text(RESULTS / "moleculenet.md", table)
-    plot(cells, RESULTS / "moleculenet.png")
+    table = markdown(cells, chosen.split)
+    write_text(RESULTS / f"{name}.md", table)
+    plot(cells, RESULTS / f"{name}.png")
     print(table)
 
 

@@ -1,7 +1,7 @@
 """The methods that `moleculenet.py` compares: each learns from the training part and predicts the two others.
 
 Every method sees the same rows. Those that RDKit refuses, and those with more tokens than the encoders take, belong to
-no part; the other rows lie where DeepChem's scaffold split puts them.
+no part; the other rows lie where a scaffold split puts them, DeepChem's or another one, see `SPLITS`.
 """
 
 import hashlib
@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 from cells import PRECISION
 from numpy.typing import NDArray
+from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
 
 import smilex
 from smilex import DEFAULT_ENCODER
@@ -144,14 +145,42 @@ def _how_to_train(dataset: str, head: str) -> Settings:
     return {"recipe": asdict(Recipe(precision=PRECISION, **RECIPE_CHANGES.get(dataset, {})))}
 
 
+def chiral_scaffold_split(smiles: Sequence[str], usable: NDArray[np.bool_]) -> Split:
+    """Split the usable rows as DeepChem does, but count scaffolds that differ in stereochemistry as different ones.
+
+    Encoders of molecules are often compared on this split: Hu et al., ICLR 2020, arXiv 1905.12265.
+    """
+    groups: dict[str, list[int]] = {}
+    for row in np.flatnonzero(usable):
+        groups.setdefault(MurckoScaffoldSmiles(smiles[row], includeChirality=True), []).append(int(row))
+    limits = 0.8 * usable.sum(), 0.9 * usable.sum()
+    parts: tuple[list[int], list[int], list[int]] = ([], [], [])
+    train, valid, test = parts
+    for rows in sorted(groups.values(), key=lambda rows: (len(rows), rows[0]), reverse=True):
+        if len(train) + len(rows) <= limits[0]:
+            train += rows
+        elif len(train) + len(valid) + len(rows) <= limits[1]:
+            valid += rows
+        else:
+            test += rows
+    return Split(*(np.array(sorted(part)) for part in parts))
+
+
+def scaffold_split(smiles: Sequence[str], usable: NDArray[np.bool_]) -> Split:
+    """Split as DeepChem does, and leave out what is not usable."""
+    return Split(*(part[usable[part]] for part in split(smiles, "scaffold").parts().values()))
+
+
+SPLITS = {"scaffold": scaffold_split, "chiral_scaffold": chiral_scaffold_split}
+
+
 @lru_cache(maxsize=1)
-def load_problem(name: str) -> Problem:
+def load_problem(name: str, split_name: str = "scaffold") -> Problem:
     """Read a dataset and split it."""
     data = load_properties(name)
     encoded = encode_rows(data.smiles, smilex.SmilesTokenizer(), max_length=MAX_LENGTH)
     usable = np.array([ids is not None for ids in encoded.input_ids])
-    parts = split(data.smiles, "scaffold").parts().values()
-    return Problem(data, Split(*(part[usable[part]] for part in parts)))
+    return Problem(data, SPLITS[split_name](data.smiles, usable))
 
 
 def forest(problem: Problem, seeds: Sequence[int], settings: Settings, _: Path) -> list[Scores]:

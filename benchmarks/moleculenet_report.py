@@ -75,7 +75,7 @@ def spread(values: Iterable[float]) -> float:
     return statistics.stdev(known) if len(known) > 1 else 0.0
 
 
-def markdown(cells: Iterable[dict[str, Any]]) -> str:
+def markdown(cells: Iterable[dict[str, Any]], split: str = "scaffold") -> str:
     """Lay out mean ± standard deviation over seeds, where there are several.
 
     The best of each row is bold; "–" marks what was not run.
@@ -85,7 +85,7 @@ def markdown(cells: Iterable[dict[str, Any]]) -> str:
     rows = [_row(dataset, [found.get((dataset, name), {}) for name in COLUMNS], max) for dataset in CLASSES]
     rows.append(_row("mean of the seven", [mean_of_classes(found, name) for name in COLUMNS], max))
     rows += [_row(dataset, [found.get((dataset, name), {}) for name in COLUMNS], min) for dataset in VALUES]
-    head = f"| test part, scaffold split | {' | '.join(COLUMNS.values())} |"
+    head = f"| test part, {split.replace('_', ' ')} split | {' | '.join(COLUMNS.values())} |"
     lines = [head, "|---" * (len(COLUMNS) + 1) + "|", *rows, ""]
     seeds = sorted({len(row) for row in found.values()})
     lines.append(

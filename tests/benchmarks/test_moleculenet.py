@@ -126,6 +126,34 @@ def test_cells_of_other_settings_are_run_again_and_not_shown(bench, monkeypatch,
     assert bench.cells()[0]["settings"]["trees"] == 6
 
 
+def test_another_split_has_results_of_its_own(bench):
+    bench.run("--seeds", 1)
+    before = (bench.path / "results" / "moleculenet.json").read_text()
+    assert bench.run("--seeds", 1, "--split", "chiral_scaffold") == [("freesolv", 0)]
+    (cell,) = json.loads((bench.path / "results" / "moleculenet_chiral_scaffold.json").read_text())["cells"]
+    assert cell["settings"]["split"] == "chiral_scaffold"
+    assert "chiral scaffold split" in (bench.path / "results" / "moleculenet_chiral_scaffold.md").read_text()
+    assert (bench.path / "results" / "moleculenet.json").read_text() == before
+
+
+def test_the_chiral_split_is_deepchems_where_no_scaffold_has_stereochemistry(bench):
+    smiles = ["CC1CCCO1"] * 10 + [f"C1{'C' * size}1" for size in range(2, 12)] + ["no molecule"]
+    usable = np.array([*[True] * 20, False])
+    deepchem, chiral = (part(smiles, usable).parts() for part in bench.methods.SPLITS.values())
+    for name, rows in deepchem.items():
+        assert rows.tolist() == chiral[name].tolist()
+
+
+def test_the_chiral_split_tells_stereoisomers_of_a_scaffold_apart(bench):
+    hands = ["O=C1N[C@@H]2CC[C@H]1C2"] * 9 + ["O=C1N[C@H]2CC[C@@H]1C2"] * 9 + ["C1CC1", "C1CCC1"]
+    flat = [smiles.replace("@", "") for smiles in hands]
+    usable = np.ones(20, dtype=bool)
+    assert bench.methods.chiral_scaffold_split(flat, usable).valid.tolist() == [*range(18)]
+    parts = bench.methods.chiral_scaffold_split(hands, usable)
+    assert parts.train.tolist() == [*range(9, 20)]
+    assert parts.valid.tolist() == [*range(9)]
+
+
 def test_cells_of_other_data_are_run_again(bench):
     bench.run("--seeds", 1)
     table = tables()["freesolv"]
