@@ -45,9 +45,11 @@ def figures(cells: Iterable[dict[str, Any]]) -> Figures:
     test, valid = (_figures_of(part, cells) for part in ("test", "valid"))
     for dataset in (*CLASSES, *VALUES):
         better = max if dataset in CLASSES else min
-        known = [valid.get((dataset, head), {}) for head in HEADS]
-        for seed in sorted(set.intersection(*map(set, known))):
-            judged = {head: run[seed] for head, run in zip(HEADS, known, strict=True)}
+        known = {head: valid[dataset, head] for head in HEADS if (dataset, head) in valid}
+        if len(known) < 2:
+            continue
+        for seed in sorted(set.intersection(*map(set, known.values()))):
+            judged = {head: run[seed] for head, run in known.items()}
             head = better(judged, key=judged.__getitem__)
             test.setdefault((dataset, CHOSEN), {})[seed] = test[dataset, head][seed]
     return test
@@ -91,7 +93,8 @@ def markdown(cells: Iterable[dict[str, Any]], split: str = "scaffold") -> str:
     lines.append(
         "ROC-AUC (more is better) of the classes, mean over the tasks with both classes; RMSE (less is better) of "
         f"{', '.join(VALUES)}. Mean ± standard deviation over {' or '.join(map(str, seeds)) or 'no'} seeds; "
-        "a linear head holds no chance. The last column chooses for each dataset and seed, without the test part."
+        "a linear head holds no chance. The last column chooses for each dataset and seed, without the test part, "
+        "among those that were run."
     )
     left_out = {cell["dataset"]: cell["rows"]["left_out"] for cell in cells if cell["rows"]["left_out"]}
     skipped = {cell["dataset"]: cell["test"]["tasks_skipped"] for cell in cells if cell["test"]["tasks_skipped"]}

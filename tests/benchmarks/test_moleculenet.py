@@ -334,6 +334,11 @@ def test_the_head_is_chosen_on_validation_by_each_seed(dataset, best):
     assert figures(cells)[dataset, "chosen"] == pytest.approx(expected)
     without = [cell for cell in cells if (cell["method"], cell["seed"]) != (HEADS[1], 1)]
     assert sorted(figures(without)[dataset, "chosen"]) == [0, 2]
+    two = [cell for cell in cells if cell["method"] != HEADS[1]]
+    expected = {seed: 0.1 * seed + 0.02 * (best(a, c) == c) for seed, (a, _, c) in judged.items()}
+    assert figures(two)[dataset, "chosen"] == pytest.approx(expected)
+    one = [cell for cell in cells if cell["method"] == HEADS[1]]
+    assert (dataset, "chosen") not in figures(one)
 
 
 def test_table_of_nothing():
