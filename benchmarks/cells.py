@@ -143,17 +143,23 @@ def run_cells(
         print(f"{' '.join(map(str, key))}: {seconds} s", flush=True)
 
 
-def encoder_arguments(description: str | None, name: str) -> argparse.ArgumentParser:
-    """Arguments of a benchmark that pretrains encoders and looks at what they know; `name` names its directory."""
+def corpus_arguments(description: str | None, name: str) -> argparse.ArgumentParser:
+    """Arguments of a benchmark that trains on a corpus and looks at what encoders know; `name` names its directory."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", default="nci5k", help="a file, or a built-in name as smilex.pretrain takes it")
-    parser.add_argument("--model", default="tiny", help="size of the encoders")
     parser.add_argument(
         "--datasets", nargs="*", default=["bace", "bbbp", "esol", "lipophilicity"], help="what is read off the encoders"
     )
-    parser.add_argument("--epochs", type=float, default=20, help="times that every molecule is read in pretraining")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--budget", type=float, help="start no cell after this many minutes")
     parser.add_argument("--work-dir", type=Path, default=Path("runs") / name)
     parser.add_argument("--report-only", action="store_true", help="run nothing")
+    return parser
+
+
+def encoder_arguments(description: str | None, name: str) -> argparse.ArgumentParser:
+    """Arguments of a benchmark that trains encoders from scratch: those above, their size and passes."""
+    parser = corpus_arguments(description, name)
+    parser.add_argument("--model", default="tiny", help="size of the encoders")
+    parser.add_argument("--epochs", type=float, default=20, help="times that every molecule is read in pretraining")
     return parser

@@ -350,3 +350,17 @@ def test_a_recipe_is_fine_tuned_as_finetune_does(bench, monkeypatch):
     _, (cell,) = bench.run("encoder_recipe", "--tuned", "freesolv", "--variants", "mexma", datasets=[])
     assert cell["probe"] == {"freesolv tuned": {"figure": "rmse", "valid": 0.25}}
     assert (asked["pooling"], asked["seeds"], asked["encoder"].name.partition("-")[0]) == ("cls", 1, "mexma")
+
+
+def test_mirror_reads_ten_thousand_molecules_once_from_each_encoder(bench):
+    trained, cells = bench.run("mirror", datasets=["freesolv"], seeds=2)
+    starts = importlib.import_module("mirror").STARTS
+    asked = [(call["encoder"], call["twins"], call["seed"]) for call in trained]
+    assert asked == [(path, twins, seed) for seed in (0, 1) for path in starts.values() for twins in ("same", "random")]
+    assert {call["epochs"] * len(MOLECULES) for call in trained} == {10_000}
+    assert [cell.get("seconds") for cell in cells] == 3 * [None, None, 90.0, 91.0, 90.0, 91.0]
+    assert all(set(cell["probe"]["freesolv"]) == {"figure", "valid", "test"} for cell in cells)
+    table = (bench.path / "results" / "mirror.md").read_text()
+    assert "| ExLM, then mirror of random SMILES | 2 |" in table
+    again, _ = bench.run("mirror", datasets=["freesolv"], seeds=2)
+    assert again == []
