@@ -148,7 +148,8 @@ FIGURES = (
     Column("seconds", ("seconds",), None, 0),
 )
 NOTE = """Mean ± standard deviation over seeds. k copies of each token, each masked with probability p; a token is
-hidden where all its copies are masked. Vectors of the probes are means over all copies.
+hidden where all its copies are masked. Vectors of the probes are means over all copies. Seeds were trained on different
+computers: their seconds cannot be compared.
 """
 
 

@@ -80,7 +80,8 @@ FIGURES = (
     Column("seconds", ("seconds",), None, 0),
 )
 NOTE = """Mean ± standard deviation over seeds. Held-out molecules, masked as in training, so that the first three
-figures compare rows of one kind of mask; entropy in nats. Vectors of the probes are means over tokens.
+figures compare rows of one kind of mask; entropy in nats. Vectors of the probes are means over tokens. Seeds were
+trained on different computers: their seconds cannot be compared.
 """
 
 

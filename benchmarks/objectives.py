@@ -6,9 +6,12 @@ for all objectives but mirror, which has its own.
 
 A cell is one budget, row and seed: pretraining, the figures of `smilex.analysis` on the held-out molecules, and a
 linear probe on each dataset. Finished cells are not run again, see `cells.py`. Corpora may hold molecules that the
-probes are tested on, without their labels, for all rows alike; `moleculenet_encoders.py` writes a corpus without them.
+probes are tested on, without their labels, for all rows alike; `moleculenet_encoders.py` writes a corpus without them. What stands in `results/`, here and for the other scripts that
+pretrain many encoders, was made from every seventh molecule of that corpus, on one thread:
 
-    SMILEX_DATA=moleculenet python benchmarks/objectives.py --corpus chembl.smi.gz --budget 60
+    awk 'NR % 7 == 1' runs/moleculenet/corpus.smi > runs/chembl33k.smi
+    export SMILEX_DATA=moleculenet OMP_NUM_THREADS=1
+    python benchmarks/objectives.py --corpus runs/chembl33k.smi --epochs 1 --minutes 2 --budget 60
 """
 
 from argparse import Namespace
@@ -59,7 +62,8 @@ same last objective alone. Perplexity and entropy (nats) at masks: of the rows w
 tokens of single molecules. Rank: 0.9-effective rank of the last layer's vectors of real tokens, in whole molecules and
 beside masks. Retrieval: share of random SMILES nearest to their canonical SMILES. Alignment and uniformity: the lower
 the better, but vectors that are all the same have the best alignment. Neighbourhoods: Spearman's correlation of cosine
-with Tanimoto similarity. Vectors are means over tokens, and [CLS] after mexma, which trains that.
+with Tanimoto similarity. Vectors are means over tokens, and [CLS] after mexma, which trains that. Seeds were
+trained on different computers: their seconds cannot be compared.
 """
 
 

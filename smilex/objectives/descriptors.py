@@ -35,7 +35,9 @@ class DescriptorsObjective(Objective):
     After the PhysChemPred task of MolBERT (Fabian et al., 2020, arXiv 2011.13230) and CheMeleon (Burns et al., 2025,
     arXiv 2506.15792). Inputs: single molecules with their targets; `pooling` "mean" or "cls" for the vector of a
     molecule. There are no masks: the encoder sees what fine-tuning will show it. The states of the encoder stay as
-    they are.
+    they are. Recommendation: for vectors of molecules. After two minutes on one core, random SMILES are nearest to
+    their own canonical SMILES in 0.995 of 1 000 cases, those of `ExLMObjective` in 0.507, and linear models on the
+    vectors are never far from the best objective (`benchmarks/results/objectives.md`).
     """
 
     name: ClassVar[str] = "descriptors"

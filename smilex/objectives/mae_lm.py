@@ -28,6 +28,9 @@ class MAELMObjective(FillingObjective):
     -----
     Meng et al., ICLR 2024, arXiv 2302.02060. Inputs: single molecules. Batches and held-out figures are those of
     `MLMObjective`, as is the loss, the mean cross-entropy at the masks; [CLS] and [SEP] have one state.
+    Recommendation: in place of MLM where only the vectors are wanted. After equal seconds a linear model on them has an
+    RMSE of 1.112 ± 0.092 on ESOL, 1.396 ± 0.099 on MLM's (`benchmarks/results/objectives.md`); there is no head for
+    `smilex.fill_mask`.
     """
 
     name: ClassVar[str] = "mae_lm"
