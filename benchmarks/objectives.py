@@ -6,8 +6,9 @@ for all objectives but mirror, which has its own.
 
 A cell is one budget, row and seed: pretraining, the figures of `smilex.analysis` on the held-out molecules, and a
 linear probe on each dataset. Finished cells are not run again, see `cells.py`. Corpora may hold molecules that the
-probes are tested on, without their labels, for all rows alike; `moleculenet_encoders.py` writes a corpus without them. What stands in `results/`, here and for the other scripts that
-pretrain many encoders, was made from every seventh molecule of that corpus, on one thread:
+probes are tested on, without their labels, for all rows alike; `moleculenet_encoders.py` writes a corpus without them.
+What stands in `results/`, here and of the other scripts that pretrain many encoders, was made from every seventh
+molecule of that corpus, on one thread:
 
     awk 'NR % 7 == 1' runs/moleculenet/corpus.smi > runs/chembl33k.smi
     export SMILEX_DATA=moleculenet OMP_NUM_THREADS=1
