@@ -96,7 +96,8 @@ def test_heads_on_a_frozen_encoder_are_explained_too(model, tmp_path, head):
     table = pd.DataFrame({"smiles": ["C" * n + "O" for n in range(1, 21)], "logS": np.arange(20) / 7})
     finetune(table, tmp_path / "run", model, head=head, split="random", seeds=1, progress=False)
     found = attribute(tmp_path / "run", "CCO")
-    assert found.prediction == pytest.approx(predict(tmp_path / "run", ["CCO"])["logS"][0], rel=1e-5)
+    # In a batch with the masked molecules the vector is rounded otherwise, which a linear model can amplify.
+    assert found.prediction == pytest.approx(predict(tmp_path / "run", ["CCO"])["logS"][0], abs=1e-4)
     assert (found.atom_values != 0).any()
 
 
