@@ -34,7 +34,7 @@ from pretrained_encoders import (
     tokens_per_batch,
     training_figures,
 )
-from seed_tables import COLOURS, Column, markdown, probe_columns, spread, values
+from seed_tables import COLOURS, Column, probe_tables, spread, values
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -171,11 +171,8 @@ def report(cells: Cells, results: Path) -> str:
     """Write the table and the plot, and return the table."""
     places = grouped(cells)
     rows = {f"k = {copies}, p = {p:.2f}": own for (copies, p), own in places.items()}
-    datasets = list(dict.fromkeys(name for cell in cells.values() for name in cell["probe"]))
-    test, valid = (probe_columns(datasets, cells.values(), part) for part in ("test", "valid"))
-    text = f"{markdown('copies and mask', rows, FIGURES)}\n"
-    text += f"Linear probe, test part (scaffold split)\n\n{markdown('copies and mask', rows, test)}\n"
-    text += f"Linear probe, validation part\n\n{markdown('copies and mask', rows, valid)}\n{NOTE}"
+    tables, test = probe_tables("copies and mask", rows, FIGURES, cells.values())
+    text = tables + NOTE
     write_text(results / "corrupted_semantics.md", text)
     plot(places, test, results / "corrupted_semantics.png")
     return text

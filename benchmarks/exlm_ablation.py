@@ -37,7 +37,7 @@ from pretrained_encoders import (
     tokens_per_batch,
     training_figures,
 )
-from seed_tables import Column, Rows, markdown, plot, probe_columns
+from seed_tables import Column, Rows, plot, probe_tables
 from torch import nn
 
 from smilex.modeling import ExLMConfig, ExLMForMaskedLM
@@ -157,11 +157,8 @@ def report(cells: Cells, results: Path) -> str:
         for name, variant in VARIANTS.items()
         if (own := [cells[key] for key in sorted(cells, key=order) if key.variant == name])
     }
-    datasets = list(dict.fromkeys(name for cell in cells.values() for name in cell["probe"]))
-    test, valid = (probe_columns(datasets, cells.values(), part) for part in ("test", "valid"))
-    text = f"{markdown('variant', rows, FIGURES)}\n"
-    text += f"Linear probe, test part (scaffold split)\n\n{markdown('variant', rows, test)}\n"
-    text += f"Linear probe, validation part\n\n{markdown('variant', rows, valid)}\n{NOTE}"
+    tables, test = probe_tables("variant", rows, FIGURES, cells.values())
+    text = tables + NOTE
     write_text(results / "exlm_ablation.md", text)
     plot({"": rows}, [*FIGURES, *test], results / "exlm_ablation.png")
     return text

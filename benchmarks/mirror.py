@@ -17,18 +17,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from cells import PRECISION, RESULTS, Board, Cell, Cells, Settings, corpus_arguments, run_cells
+from cells import RESULTS, Board, Cell, Cells, Settings, corpus_arguments, run_cells
 from moleculenet_encoders import ENCODERS
 from pretrained_encoders import (
     analysis_figures,
+    data_settings,
     open_corpus,
     pretrained,
     probe_figures,
     training_figures,
 )
-from seed_tables import Column, markdown, plot, probe_columns
+from seed_tables import Column, plot, probe_tables
 
-from smilex.data.properties import load_properties
 from smilex.modeling.loading import find_encoder
 from smilex.runs import write_text
 
@@ -71,9 +71,7 @@ def settings_of(key: Key, arguments: Namespace) -> Settings:
     return {
         "encoder_sha256": hashlib.sha256(weights).hexdigest(),
         "molecules": MOLECULES,
-        "corpus": open_corpus(arguments.corpus).fingerprint,
-        "precision": PRECISION,
-        "datasets": {name: load_properties(name).fingerprint for name in arguments.datasets},
+        **data_settings(arguments.corpus, arguments.datasets),
     }
 
 
@@ -97,11 +95,8 @@ def report(cells: Cells, results: Path) -> str:
     rows: dict[str, list[Cell]] = {}
     for key in sorted(cells, key=order):
         rows.setdefault(f"{key.start}{TWINS[key.twins]}", []).append(cells[key])
-    datasets = list(dict.fromkeys(name for cell in cells.values() for name in cell["probe"]))
-    test, valid = (probe_columns(datasets, cells.values(), part) for part in ("test", "valid"))
-    text = f"{markdown('encoder', rows, FIGURES)}\n"
-    text += f"Linear probe, test part (scaffold split)\n\n{markdown('encoder', rows, test)}\n"
-    text += f"Linear probe, validation part\n\n{markdown('encoder', rows, valid)}\n{NOTE}"
+    tables, test = probe_tables("encoder", rows, FIGURES, cells.values())
+    text = tables + NOTE
     write_text(results / "mirror.md", text)
     plot({"": rows}, [*FIGURES[:-1], *test], results / "mirror.png")
     return text
@@ -109,8 +104,7 @@ def report(cells: Cells, results: Path) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run what is missing; write and print the table, and draw the plot."""
-    parser = corpus_arguments(__doc__, "mirror")
-    chosen = parser.parse_args(arguments)
+    chosen = corpus_arguments(__doc__, "mirror").parse_args(arguments)
     board = Board(RESULTS / "mirror.json", chosen.work_dir, Key, order)
     if not chosen.report_only:
         wanted = [Key(start, twins, seed) for seed in range(chosen.seeds) for start in STARTS for twins in TWINS]

@@ -32,7 +32,7 @@ from pretrained_encoders import (
     tokens_per_batch,
     training_figures,
 )
-from seed_tables import Column, Rows, markdown, plot, probe_columns
+from seed_tables import Column, Rows, plot, probe_tables
 
 from smilex.modeling.loading import load_config
 from smilex.pretraining import PretrainResult
@@ -147,16 +147,13 @@ def grouped(cells: Cells) -> dict[str, Rows]:
 def report(cells: Cells, results: Path) -> str:
     """Write the table and the plot, and return the table."""
     groups = grouped(cells)
-    datasets = list(dict.fromkeys(name for cell in cells.values() for name in cell["probe"]))
-    parts = {part: probe_columns(datasets, cells.values(), part) for part in ("test", "valid")}
-    text = ""
+    text, test = "", []
     for name, rows in groups.items():
-        text += f"## {name.capitalize()}\n\n{markdown('objective', rows, FIGURES)}\n"
-        text += f"Linear probe, test part (scaffold split)\n\n{markdown('objective', rows, parts['test'])}\n"
-        text += f"Linear probe, validation part\n\n{markdown('objective', rows, parts['valid'])}\n"
+        tables, test = probe_tables("objective", rows, FIGURES, cells.values())
+        text += f"## {name.capitalize()}\n\n{tables}"
     text += NOTE
     write_text(results / "objectives.md", text)
-    plot(groups, [*FIGURES[1:-1], *parts["test"]], results / "objectives.png")
+    plot(groups, [*FIGURES[1:-1], *test], results / "objectives.png")
     return text
 
 

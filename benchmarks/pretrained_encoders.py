@@ -85,15 +85,18 @@ def new_config(size: str, **fields: Any) -> ExLMConfig:
     return starting_config(None, size, max_position_embeddings=MAX_LENGTH, **fields)
 
 
-def encoder_settings(corpus: str, model: str, datasets: list[str]) -> dict[str, Any]:
-    """Return what the figures of every encoder depend on."""
+def data_settings(corpus: str, datasets: list[str]) -> dict[str, Any]:
+    """Return what the figures of every encoder depend on, whatever it starts from."""
     return {
         "corpus": open_corpus(corpus).fingerprint,
-        "model": model,
-        "tokens_per_batch": TOKENS_PER_BATCH,
         "precision": PRECISION,
         "datasets": {name: load_properties(name).fingerprint for name in datasets},
     }
+
+
+def encoder_settings(corpus: str, model: str, datasets: list[str]) -> dict[str, Any]:
+    """Return what the figures of every encoder that starts from scratch depend on."""
+    return {**data_settings(corpus, datasets), "model": model, "tokens_per_batch": TOKENS_PER_BATCH}
 
 
 def training_figures(*runs: PretrainResult) -> dict[str, Any]:

@@ -78,6 +78,19 @@ def markdown(first: str, rows: Rows, columns: Sequence[Column]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def probe_tables(
+    first: str, rows: Rows, figures: Sequence[Column], cells: Iterable[Mapping[str, Any]]
+) -> tuple[str, list[Column]]:
+    """Lay out a table of figures and two of linear probes, and return the columns of the test part too."""
+    cells = list(cells)
+    datasets = list(dict.fromkeys(name for cell in cells for name in cell["probe"]))
+    test, valid = (probe_columns(datasets, cells, part) for part in ("test", "valid"))
+    text = f"{markdown(first, rows, figures)}\n"
+    text += f"Linear probe, test part (scaffold split)\n\n{markdown(first, rows, test)}\n"
+    text += f"Linear probe, validation part\n\n{markdown(first, rows, valid)}\n"
+    return text, test
+
+
 def plot(groups: Mapping[str, Rows], columns: Sequence[Column], path: Path) -> None:
     """Draw a panel a column: rows downwards, a point with its spread for each group."""
     names = list(dict.fromkeys(name for rows in groups.values() for name in rows))
